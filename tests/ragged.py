@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedbench.testing.world import CLASSES
+from fedbench.testing.setups import CLASSES
 from fedbench.types import Cohort
 
 

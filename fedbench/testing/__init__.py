@@ -19,7 +19,7 @@ from fedbench.testing.component_check import check_component
 from fedbench.testing.function_check import check_metric, check_objective, check_partition
 from fedbench.testing.ignores_check import check_ignores
 from fedbench.testing.method_check import check_method
-from fedbench.testing.world import check_state, cohort_of, setup_of, tiny_mixer, tiny_vit
+from fedbench.testing.setups import check_state, cohort_of, setup_of, tiny_mixer, tiny_vit
 
 __all__ = [
     "check_adapter",

@@ -12,7 +12,7 @@ from fedbench.engine import cohort, sequential
 from fedbench.models.backbone import HEAD, Blocks
 from fedbench.models.param_paths import by_layer, places
 from fedbench.seeding import global_generator
-from fedbench.testing.world import CLASSES, TRAIN, cohort_of, expect, same, shaken, tiny_vit, twice, untouched
+from fedbench.testing.setups import CLASSES, TRAIN, cohort_of, expect, same, shaken, tiny_vit, twice, untouched
 from fedbench.types import Exit, Job, Plan, Uploads
 
 Attach = Callable[[Blocks], None]

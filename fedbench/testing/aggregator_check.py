@@ -20,7 +20,7 @@ from fedbench.models.lowrank import pairs
 from fedbench.models.param_paths import by_layer, matches, places, trained_by
 from fedbench.registry.registry import Registry
 from fedbench.simulation import state as on_disk
-from fedbench.testing.world import CLASSES, check_state, close, cohort_of, expect, same, setup_of, tiny_vit, twice
+from fedbench.testing.setups import CLASSES, check_state, close, cohort_of, expect, same, setup_of, tiny_vit, twice
 from fedbench.types import Cohort, Exit, Plan, Uploads
 
 CAPACITIES = [2, 2, 1]

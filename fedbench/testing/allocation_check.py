@@ -13,7 +13,7 @@ from torch import Tensor
 from fedbench.errors import UserError
 from fedbench.families import allocation as alloc
 from fedbench.method import State
-from fedbench.testing.world import expect, same, twice
+from fedbench.testing.setups import expect, same, twice
 from fedbench.types import Plan
 
 CAPACITIES = ([1], [6], [6, 3, 1], [2, 2, 2], [1, 1], [5, 4, 3, 2, 1, 6])

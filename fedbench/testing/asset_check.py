@@ -19,7 +19,7 @@ from fedbench.data.checked import (
     too_many,
 )
 from fedbench.models.backbone import Blocks, Plain, Source, body_of
-from fedbench.testing.world import expect, same, shaken, untouched
+from fedbench.testing.setups import expect, same, shaken, untouched
 from fedbench.types import Dataset, Exit, Images, Splits
 
 Variants = Iterable[tuple[str, Callable[[], Any]]]

@@ -33,7 +33,7 @@ from fedbench.testing import (
     ignores_check,
     method_check,
 )
-from fedbench.testing.world import setup_of, tiny_vit
+from fedbench.testing.setups import setup_of, tiny_vit
 from fedbench.words import meant
 
 IMAGE_SIZE = 8

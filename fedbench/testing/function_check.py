@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fedbench.data.checked import fault_of_clients, of_what
 from fedbench.simulation.failure_reason import fault_of_loss
-from fedbench.testing.world import expect, same, twice
+from fedbench.testing.setups import expect, same, twice
 from fedbench.types import MIXED, Client, Clients, Objective
 
 Partition = Callable[..., list[Client]]

@@ -20,7 +20,7 @@ from fedbench.simulation.clientstore import ClientStore
 from fedbench.testing.aggregator_check import setup_for_aggregators, two_rounds
 from fedbench.testing.function_check import loss_of
 from fedbench.testing.method_check import answers, some_images, three_layers
-from fedbench.testing.world import cohort_of, expect, same, setup_of
+from fedbench.testing.setups import cohort_of, expect, same, setup_of
 from fedbench.types import Objective
 
 Given = Mapping[str, Any]

@@ -25,7 +25,7 @@ from fedbench.simulation.clientstore import ClientStore
 from fedbench.simulation.failure_reason import fault_of_round
 from fedbench.simulation.upload_filter import messages_of
 from fedbench.testing.aggregator_check import check_moves
-from fedbench.testing.world import (
+from fedbench.testing.setups import (
     CLASSES,
     RandomBatches,
     check_state,

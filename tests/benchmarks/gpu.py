@@ -28,7 +28,7 @@ from fedbench.engine import cohort, sequential
 from fedbench.machine import package_version
 from fedbench.registry.registry import Registry
 from fedbench.seeding import generator
-from fedbench.testing.world import cohort_of, setup_of, tiny_mixer, tiny_vit
+from fedbench.testing.setups import cohort_of, setup_of, tiny_mixer, tiny_vit
 
 TABLE1_ROUNDS, TABLE1_IMAGES = 100, 60_000
 

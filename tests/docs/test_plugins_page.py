@@ -22,7 +22,7 @@ from fedbench.registry.registry import Registry
 from fedbench.results import load_results
 from fedbench.results.columns import STATUSES
 from fedbench.seeding import generator, numpy_generator
-from fedbench.testing.world import cohort_of, setup_of, tiny_vit
+from fedbench.testing.setups import cohort_of, setup_of, tiny_vit
 from fedbench.types import ClientCost, Report
 
 HOOKS = {name: hook for name, hook in vars(hookspecs).items() if name.startswith("fedbench_")}

@@ -15,7 +15,7 @@ from fedbench.families.layerwise import head_at_end, layerwise
 from fedbench.models.adapter import SeededDropout
 from fedbench.models.param_paths import holders, places
 from fedbench.seeding import generator
-from fedbench.testing.world import cohort_of, setup_of, tiny_mixer, tiny_vit
+from fedbench.testing.setups import cohort_of, setup_of, tiny_mixer, tiny_vit
 from fedbench.types import Exit, Job, Plan, Pull
 from fedbench_plugins.objectives import cross_entropy
 

@@ -17,7 +17,7 @@ from fedbench.families.layerwise import head_at_end
 from fedbench.models.backbone import Blocks
 from fedbench.models.param_paths import holders
 from fedbench.seeding import generator
-from fedbench.testing.world import cohort_of, setup_of, tiny_vit
+from fedbench.testing.setups import cohort_of, setup_of, tiny_vit
 from fedbench.types import Job, Plan
 from fedbench_plugins.objectives import cross_entropy
 

@@ -9,7 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from fedbench.engine import cohort as fast
 from fedbench.engine import microbatching
 from fedbench.seeding import generator
-from fedbench.testing.world import cohort_of, setup_of, tiny_vit
+from fedbench.testing.setups import cohort_of, setup_of, tiny_vit
 
 LAYERS = 12
 

@@ -10,7 +10,7 @@ from fedbench.engine import cohort as fast
 from fedbench.engine import sequential
 from fedbench.models.backbone import HEAD, body_of
 from fedbench.models.param_paths import trainers
-from fedbench.testing.world import CLASSES, tiny_mixer, tiny_vit
+from fedbench.testing.setups import CLASSES, tiny_mixer, tiny_vit
 from fedbench.types import Exit, Job, Plan, Pull
 from fedbench_plugins.adapters.lora import lora
 from fedbench_plugins.objectives import cross_entropy

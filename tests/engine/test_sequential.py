@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from fedbench.engine import sequential
 from fedbench.families.layerwise import head_at_end, layerwise
-from fedbench.testing.world import TRAIN, cohort_of, setup_of, tiny_mixer, tiny_vit
+from fedbench.testing.setups import TRAIN, cohort_of, setup_of, tiny_mixer, tiny_vit
 from fedbench.types import Job, Plan, Pull
 from fedbench_plugins.objectives import cross_entropy
 

@@ -6,7 +6,7 @@ from torch import nn
 
 from fedbench.engine import shortcuts
 from fedbench.models.backbone import Blocks
-from fedbench.testing.world import tiny_mixer, tiny_vit
+from fedbench.testing.setups import tiny_mixer, tiny_vit
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from fedbench.export.card import made
 from fedbench.export.parts import parts_of
 from fedbench.models.backbone import Architecture, Source
 from fedbench.models.globalmodel import GlobalModel
-from fedbench.testing.world import tiny_mixer, tiny_vit
+from fedbench.testing.setups import tiny_mixer, tiny_vit
 from fedbench.types import Exit
 
 NAMED = {

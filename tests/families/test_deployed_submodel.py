@@ -13,7 +13,7 @@ from fedbench.models.globalmodel import GlobalModel
 from fedbench.models.lowrank import pairs
 from fedbench.models.param_paths import places
 from fedbench.seeding import generator
-from fedbench.testing.world import cohort_of, setup_of, tiny_vit
+from fedbench.testing.setups import cohort_of, setup_of, tiny_vit
 from fedbench.types import Exit, Size
 
 X = torch.randn(5, 3, 8, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(3))

@@ -6,7 +6,7 @@ import torch
 from fedbench.errors import UserError
 from fedbench.families.layerwise import layerwise
 from fedbench.seeding import generator
-from fedbench.testing.world import cohort_of, setup_of, tiny_mixer, tiny_vit
+from fedbench.testing.setups import cohort_of, setup_of, tiny_mixer, tiny_vit
 
 METHODS = ["fedra", "inclusivefl", "depthfl", "alllarge", "allsmall", "head_only", "exclusive"]
 CAPACITIES = [4, 3, 1]

@@ -15,7 +15,7 @@ from fedbench.families.layerwise import head_at_end
 from fedbench.families.regularizer import first_books, pull_of, server_step, towards
 from fedbench.seeding import generator
 from fedbench.testing.method_check import check_method
-from fedbench.testing.world import cohort_of, setup_of, tiny_vit
+from fedbench.testing.setups import cohort_of, setup_of, tiny_vit
 from fedbench.types import Plan, Uploads
 
 METHODS = ["fedra", "inclusivefl", "depthfl", "head_only", "exclusive"]

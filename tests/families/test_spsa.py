@@ -11,7 +11,7 @@ from fedbench.families import spsa
 from fedbench.families.spsa import Direction, descend, losses_beside, perturbed
 from fedbench.models.backbone import Blocks
 from fedbench.seeding import generator
-from fedbench.testing.world import tiny_mixer, tiny_vit
+from fedbench.testing.setups import tiny_mixer, tiny_vit
 
 DIM = 12
 

@@ -25,7 +25,7 @@ from fedbench.simulation.clientstore import ClientStore
 from fedbench.simulation.saved_model import reopen
 from fedbench.testing import check_component
 from fedbench.testing.method_check import check_method
-from fedbench.testing.world import CLASSES, cohort_of, same, setup_of, tiny_mixer, tiny_vit
+from fedbench.testing.setups import CLASSES, cohort_of, same, setup_of, tiny_mixer, tiny_vit
 
 WHOLE = ("fedavg", "ditto", "fedrod")
 PERSONAL = ("ditto", "fedrod")

@@ -12,7 +12,7 @@ from engine.test_cohort import ADAPTERS, OTHERS, ragged
 
 from fedbench.method import Method
 from fedbench.seeding import generator
-from fedbench.testing.world import setup_of, tiny_vit
+from fedbench.testing.setups import setup_of, tiny_vit
 from fedbench.types import Cohort
 
 DEVICE = "cuda"

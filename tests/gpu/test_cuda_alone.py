@@ -13,7 +13,7 @@ from fedbench.runner.runner import load
 from fedbench.seeding import generator
 from fedbench.simulation.checkpoint import Checkpoints, Progress
 from fedbench.simulation.simulation import Simulation
-from fedbench.testing.world import setup_of, tiny_vit
+from fedbench.testing.setups import setup_of, tiny_vit
 
 pytestmark = pytest.mark.gpu
 

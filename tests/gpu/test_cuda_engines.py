@@ -15,7 +15,7 @@ from fedbench.engine import cohort as fast
 from fedbench.engine import microbatching, sequential
 from fedbench.families.layerwise import head_at_end, layerwise
 from fedbench.seeding import generator
-from fedbench.testing.world import setup_of, tiny_mixer, tiny_vit
+from fedbench.testing.setups import setup_of, tiny_mixer, tiny_vit
 from fedbench.types import Job, Plan
 from fedbench_plugins.objectives import cross_entropy
 

@@ -15,7 +15,7 @@ from fedbench.simulation.evaluation import Evaluation
 from fedbench.simulation.faults import Faults
 from fedbench.simulation.federated_data import EvalSplit
 from fedbench.simulation.upload_filter import NOT_FINITE, Guard, received
-from fedbench.testing.world import cohort_of, setup_of, tiny_vit
+from fedbench.testing.setups import cohort_of, setup_of, tiny_vit
 from fedbench.types import Images
 
 

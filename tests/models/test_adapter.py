@@ -7,7 +7,7 @@ from fedbench.errors import UserError
 from fedbench.models.adapter import SeededDropout, seed_dropout
 from fedbench.models.backbone import Blocks
 from fedbench.models.shape_cache import attaching
-from fedbench.testing.world import tiny_mixer, tiny_vit
+from fedbench.testing.setups import tiny_mixer, tiny_vit
 
 
 def adapted(registry, model, **options):

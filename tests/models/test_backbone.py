@@ -6,7 +6,7 @@ from torch import nn
 
 from fedbench.errors import NotApplicable, UserError
 from fedbench.models.backbone import Blocks, Plain, body_of, in_layers
-from fedbench.testing.world import tiny_mixer, tiny_vit
+from fedbench.testing.setups import tiny_mixer, tiny_vit
 from fedbench.types import Exit
 
 

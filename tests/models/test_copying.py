@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from fedbench.models.copying import copied, moved
-from fedbench.testing.world import tiny_vit
+from fedbench.testing.setups import tiny_vit
 
 
 class Own(nn.Module):

@@ -10,7 +10,7 @@ from fedbench.models.adapter import seed_dropout
 from fedbench.models.backbone import Blocks, body_of
 from fedbench.models.cost import Shape, _measure, _one_image, activations, layer_costs, measure, whole
 from fedbench.models.counting import count, one_image
-from fedbench.testing.world import TRAIN, tiny_mixer, tiny_vit
+from fedbench.testing.setups import TRAIN, tiny_mixer, tiny_vit
 from fedbench.types import ClientCost, Exit, Sent, ServerCost
 from fedbench_plugins.objectives import cross_entropy, mutual_kl
 

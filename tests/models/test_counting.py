@@ -19,7 +19,7 @@ from fedbench.models.backbone import HEAD, body_of
 from fedbench.models.counting import Counter, blank, count, counted, one_image, to_answer, to_run
 from fedbench.registry.registry import Registry
 from fedbench.simulation.simulation import Simulation
-from fedbench.testing.world import tiny_vit
+from fedbench.testing.setups import tiny_vit
 from fedbench.types import Exit
 
 

@@ -15,7 +15,7 @@ from fedbench.errors import NotApplicable, UserError
 from fedbench.models.backbone import Blocks, Plain, body_of
 from fedbench.models.meta_init import shapes_alone
 from fedbench.seeding import generator
-from fedbench.testing.world import cohort_of, setup_of, tiny_vit
+from fedbench.testing.setups import cohort_of, setup_of, tiny_vit
 
 SMALL = {"embed_dim": 48, "depth": 4, "num_heads": 3}
 

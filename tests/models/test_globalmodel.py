@@ -9,7 +9,7 @@ from fedbench.models.adapter import fold
 from fedbench.models.backbone import Blocks
 from fedbench.models.globalmodel import GlobalModel
 from fedbench.seeding import generator
-from fedbench.testing.world import CLASSES, cohort_of, setup_of, tiny_mixer, tiny_vit
+from fedbench.testing.setups import CLASSES, cohort_of, setup_of, tiny_mixer, tiny_vit
 from fedbench.types import Exit
 
 CAPACITIES = [4, 3, 2]

@@ -16,7 +16,7 @@ from fedbench.errors import NotApplicable, UserError
 from fedbench.models.backbone import Blocks, body_of
 from fedbench.models.meta_init import shapes_alone
 from fedbench.seeding import generator
-from fedbench.testing.world import CLASSES, cohort_of, setup_of
+from fedbench.testing.setups import CLASSES, cohort_of, setup_of
 
 SMALL = ("test_", "nano", "atto", "femto", "pico", "xxs", "tiny", "_t", "xs", "small")
 SECOND_CLASSES = ("deit_tiny_distilled_patch16_224", "levit_128", "deepseek_vit_412m_enc", "vit_small_patch16_dinov3")

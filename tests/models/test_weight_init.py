@@ -7,7 +7,7 @@ from torch import nn
 from fedbench.errors import UserError
 from fedbench.models.backbone import body_of
 from fedbench.models.weight_init import begin, redraw
-from fedbench.testing.world import tiny_mixer, tiny_vit
+from fedbench.testing.setups import tiny_mixer, tiny_vit
 
 
 @pytest.mark.parametrize("make", [tiny_vit, tiny_mixer])

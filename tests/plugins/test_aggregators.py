@@ -15,7 +15,7 @@ from fedbench.errors import UserError
 from fedbench.families.layerwise import head_at_end
 from fedbench.seeding import generator
 from fedbench.testing import check_aggregator, check_method
-from fedbench.testing.world import cohort_of, same, setup_of, tiny_vit
+from fedbench.testing.setups import cohort_of, same, setup_of, tiny_vit
 from fedbench.types import Plan, Uploads
 
 AGGREGATORS = [

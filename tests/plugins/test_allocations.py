@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fedbench.seeding import generator
 from fedbench.testing import check_allocation
-from fedbench.testing.world import cohort_of, setup_of, tiny_vit
+from fedbench.testing.setups import cohort_of, setup_of, tiny_vit
 from fedbench_plugins.allocations import knapsack, packed
 
 numbers = st.lists(st.integers(1, 9), min_size=1, max_size=6)

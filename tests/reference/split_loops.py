@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from fedbench.seeding import generator
-from fedbench.testing.world import CLASSES
+from fedbench.testing.setups import CLASSES
 
 L, DIM, HEADS, PATCH, CLIENTS = 4, 8, 2, 4, 5
 LR, MOMENTUM, DECAY, CLIP = 0.1, 0.9, 0.01, 0.5

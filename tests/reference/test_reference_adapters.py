@@ -14,7 +14,7 @@ from torch import nn
 from torch.func import functional_call
 
 from fedbench.seeding import generator
-from fedbench.testing.world import TRAIN, cohort_of, setup_of, tiny_vit
+from fedbench.testing.setups import TRAIN, cohort_of, setup_of, tiny_vit
 
 L, R, SCALE = 4, 2, 2.0  # alpha / rank of the set-up's adapter, and FLoRA's own
 EXAMPLES = [4, 2, 6]

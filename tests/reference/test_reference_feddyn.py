@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from fedbench.seeding import generator
-from fedbench.testing.world import cohort_of, setup_of, tiny_vit
+from fedbench.testing.setups import cohort_of, setup_of, tiny_vit
 from fedbench.types import Cohort
 
 A = 0.5

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from fedbench.engine import cohort as fast
 from fedbench.engine import sequential
 from fedbench.seeding import generator
-from fedbench.testing.world import cohort_of, setup_of, tiny_vit
+from fedbench.testing.setups import cohort_of, setup_of, tiny_vit
 
 R, ALPHA, RANKS, EXAMPLES = 3, 4.0, [3, 2, 1, 3], [4, 2, 6, 5]
 CAME = [0, 1, 2]  # the work of the last client is lost

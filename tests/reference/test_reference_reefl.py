@@ -16,7 +16,7 @@ from torch.func import functional_call
 from fedbench.models import cost
 from fedbench.models.param_paths import places
 from fedbench.seeding import generator
-from fedbench.testing.world import cohort_of, setup_of, tiny_vit
+from fedbench.testing.setups import cohort_of, setup_of, tiny_vit
 
 CAPACITIES, EXAMPLES, STEPS = [3, 1, 4], [4, 2, 6], 3
 LR, MOMENTUM, DECAY = 0.1, 0.9, 0.01

@@ -24,7 +24,7 @@ from split_loops import (
 )
 
 from fedbench.seeding import generator
-from fedbench.testing.world import setup_of, tiny_vit
+from fedbench.testing.setups import setup_of, tiny_vit
 from fedbench.types import Cohort
 
 

@@ -26,7 +26,7 @@ from width_loops import (
 )
 
 from fedbench.seeding import generator
-from fedbench.testing.world import setup_of
+from fedbench.testing.setups import setup_of
 from fedbench.types import Cohort
 
 

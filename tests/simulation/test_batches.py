@@ -7,7 +7,7 @@ import torch
 from fedbench.models.backbone import Blocks
 from fedbench.simulation import batches
 from fedbench.simulation.batches import Pixels
-from fedbench.testing.world import tiny_vit
+from fedbench.testing.setups import tiny_vit
 from fedbench.types import Images
 
 

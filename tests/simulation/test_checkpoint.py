@@ -14,7 +14,7 @@ from fedbench.disk import hash_of_json
 from fedbench.errors import UserError
 from fedbench.simulation.checkpoint import CHECKPOINT, FACTS, NEXT, OLD, Checkpoints, Progress, _own, forget
 from fedbench.simulation.state import STRUCTURE, TENSORS
-from fedbench.testing.world import same
+from fedbench.testing.setups import same
 
 ID = "0123456789ab"
 STATE = {"x": torch.tensor([-0.0, float("nan"), 1.5]), "odd": torch.ones(2, 3).T, "seen": [True, 2**60, 0.1, None]}

@@ -9,7 +9,7 @@ import torch
 from fedbench.errors import UserError
 from fedbench.simulation.checkpoint import Checkpoints, Progress
 from fedbench.simulation.clientstore import ClientStore, keys_of
-from fedbench.testing.world import same
+from fedbench.testing.setups import same
 
 
 def tensors(value=0.0):

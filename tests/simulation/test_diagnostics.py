@@ -14,7 +14,7 @@ from torch import nn
 from fedbench.families.layer_effects import effects
 from fedbench.models.adapter import LowRank
 from fedbench.models.backbone import Blocks
-from fedbench.testing.world import cohort_of, setup_of, tiny_vit, untouched
+from fedbench.testing.setups import cohort_of, setup_of, tiny_vit, untouched
 from fedbench.types import Plan, Report, Uploads
 
 N, L, RANK, ALPHA = 3, 2, 2, 6.0

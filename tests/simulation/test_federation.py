@@ -12,7 +12,7 @@ from fedbench.errors import UserError
 from fedbench.models.backbone import Blocks
 from fedbench.seeding import numpy_generator
 from fedbench.suite.setting_layers import EACH_EPOCH
-from fedbench.testing.world import tiny_vit
+from fedbench.testing.setups import tiny_vit
 from fedbench.types import MIXED, Exit, Plan
 
 

@@ -11,7 +11,7 @@ import torch
 from fedbench.errors import UserError
 from fedbench.simulation.faults import Faults
 from fedbench.simulation.upload_filter import NOT_FINITE, TOO_LARGE, Guard, received
-from fedbench.testing.world import cohort_of
+from fedbench.testing.setups import cohort_of
 from fedbench.types import Plan, Uploads
 
 

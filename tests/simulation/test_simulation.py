@@ -16,7 +16,7 @@ from fedbench.runner.runner import load
 from fedbench.seeding import generator
 from fedbench.simulation.checkpoint import Progress
 from fedbench.simulation.simulation import Simulation
-from fedbench.testing.world import same
+from fedbench.testing.setups import same
 from fedbench.types import Images, Splits
 
 

@@ -16,7 +16,7 @@ from fedbench.errors import UserError
 from fedbench.seeding import generator
 from fedbench.simulation.state import STRUCTURE, TENSORS, load, save
 from fedbench.testing import check_state
-from fedbench.testing.world import cohort_of, same, setup_of, tiny_vit
+from fedbench.testing.setups import cohort_of, same, setup_of, tiny_vit
 
 DTYPES = [
     torch.float32,

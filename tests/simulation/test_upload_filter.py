@@ -16,7 +16,7 @@ from fedbench.seeding import generator
 from fedbench.simulation.faults import Faults
 from fedbench.simulation.round_records import RoundRecords
 from fedbench.simulation.upload_filter import NOT_FINITE, TOO_LARGE, WRONG_SHAPE, WRONG_TYPE, Guard, received
-from fedbench.testing.world import cohort_of, same, setup_of, tiny_vit
+from fedbench.testing.setups import cohort_of, same, setup_of, tiny_vit
 from fedbench.types import Plan, Report, Uploads
 
 CAPACITIES = [4, 3, 2, 1]

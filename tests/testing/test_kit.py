@@ -10,7 +10,7 @@ from layouts import LAYOUTS
 from fedbench.data.sources import READY
 from fedbench.registry.registry import Registry
 from fedbench.testing import check_component, check_method, tiny_mixer
-from fedbench.testing.world import cohort_of, setup_of, tiny_vit
+from fedbench.testing.setups import cohort_of, setup_of, tiny_vit
 from fedbench_plugins.datasets.fashion_mnist import SOURCE
 
 # What is needed to make a component small, or at all.

@@ -8,7 +8,7 @@ from uncut import MODELS, C, D, distilled
 
 from fedbench.families.split.cut import Cut
 from fedbench.models.backbone import Blocks
-from fedbench.testing.world import tiny_vit
+from fedbench.testing.setups import tiny_vit
 from fedbench_plugins.objectives import cross_entropy
 
 CUTS = [(0, 0), (1, 0), (0, 1), (2, 1), (1, 2)]

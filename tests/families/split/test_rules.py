@@ -10,7 +10,7 @@ from fedbench.families.split import split
 from fedbench.families.split.rules import with_optimizer
 from fedbench.registry.registry import Registry
 from fedbench.seeding import generator
-from fedbench.testing.world import cohort_of, setup_of, tiny_vit
+from fedbench.testing.setups import cohort_of, setup_of, tiny_vit
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from fedbench.simulation.faults import Faults
 from fedbench.simulation.state import load, save
 from fedbench.simulation.upload_filter import Guard, received
 from fedbench.testing.method_check import check_method
-from fedbench.testing.world import cohort_of, same, setup_of, tiny_vit
+from fedbench.testing.setups import cohort_of, same, setup_of, tiny_vit
 
 
 @pytest.mark.parametrize(

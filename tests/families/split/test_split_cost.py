@@ -14,7 +14,7 @@ from fedbench.families.split.cut import Cut
 from fedbench.families.split.server import ZerothOrder
 from fedbench.method import Method
 from fedbench.models.backbone import Blocks
-from fedbench.testing.world import TRAIN, setup_of, tiny_vit
+from fedbench.testing.setups import TRAIN, setup_of, tiny_vit
 from fedbench.types import Sent
 from fedbench_plugins.objectives import cross_entropy
 

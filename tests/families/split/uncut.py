@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from fedbench.testing.world import CLASSES, tiny_mixer, tiny_vit
+from fedbench.testing.setups import CLASSES, tiny_mixer, tiny_vit
 
 L, T, D, H, C = 4, 5, 8, 16, CLASSES
 SHAPE = {"img_size": 8, "patch_size": 4, "embed_dim": D, "depth": L, "num_heads": 2, "mlp_ratio": 2.0}

@@ -11,7 +11,7 @@ from fedbench.families.wholemodel import WholeModel
 from fedbench.families.width.maps import map_of
 from fedbench.families.width.units import Axis
 from fedbench.models.backbone import body_of
-from fedbench.testing.world import tiny_mixer, tiny_vit
+from fedbench.testing.setups import tiny_mixer, tiny_vit
 
 
 def whole(model, classes=3):

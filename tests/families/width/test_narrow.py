@@ -17,7 +17,7 @@ from fedbench.families.width.units import count, first
 from fedbench.models import counting, shape_cache
 from fedbench.models.backbone import body_of
 from fedbench.testing.method_check import check_method
-from fedbench.testing.world import setup_of, tiny_mixer, tiny_vit
+from fedbench.testing.setups import setup_of, tiny_mixer, tiny_vit
 
 
 def whole(model, origin=None):

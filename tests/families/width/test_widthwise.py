@@ -12,7 +12,7 @@ from fedbench.errors import NotApplicable, UserError
 from fedbench.models.backbone import HEAD
 from fedbench.seeding import generator
 from fedbench.testing.method_check import check_method
-from fedbench.testing.world import CLASSES, cohort_of, setup_of, tiny_mixer, tiny_vit
+from fedbench.testing.setups import CLASSES, cohort_of, setup_of, tiny_mixer, tiny_vit
 from fedbench_plugins.methods.unequal_widths import rolling
 
 METHODS = ("heterofl", "fedrolex", "fjord")

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from fedbench.models.backbone import Blocks
-from fedbench.testing.world import CLASSES
+from fedbench.testing.setups import CLASSES
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from fedbench.families.layerwise import head_at_end
 from fedbench.models.backbone import Blocks
 from fedbench.models.cost import measure, whole
 from fedbench.models.globalmodel import GlobalModel
-from fedbench.testing.world import CLASSES, TRAIN, tiny_mixer, tiny_vit
+from fedbench.testing.setups import CLASSES, TRAIN, tiny_mixer, tiny_vit
 from fedbench_plugins.objectives import cross_entropy
 
 D, H = 8, 16  # of the tiny ViT: channels, and the MLP's hidden ones

@@ -6,7 +6,7 @@ from torch.nn import functional as F
 
 from fedbench.errors import UserError
 from fedbench.models.adapter import Stack, stacked
-from fedbench.testing.world import tiny_vit
+from fedbench.testing.setups import tiny_vit
 
 
 def test_every_linear_layer_and_norm_of_a_layer_has_its_bias_trained_and_nothing_else(adapted):

@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional as F
 
 from fedbench.errors import UserError
-from fedbench.testing.world import tiny_mixer, tiny_vit
+from fedbench.testing.setups import tiny_mixer, tiny_vit
 
 
 @pytest.mark.parametrize("name", ["mlp_tokens", "mlp_channels"])

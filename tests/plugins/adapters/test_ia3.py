@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from fedbench.errors import UserError
-from fedbench.testing.world import tiny_mixer, tiny_vit
+from fedbench.testing.setups import tiny_mixer, tiny_vit
 
 
 def test_a_layer_with_factors_equals_the_paper_s_formulas(adapted):

@@ -6,7 +6,7 @@ import torch
 from fedbench.errors import UserError
 from fedbench.models.adapter import fold
 from fedbench.models.backbone import Blocks
-from fedbench.testing.world import tiny_vit
+from fedbench.testing.setups import tiny_vit
 
 
 def adapted(registry, model, **options):

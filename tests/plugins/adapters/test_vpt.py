@@ -8,7 +8,7 @@ from fedbench.engine import shortcuts
 from fedbench.errors import UserError
 from fedbench.models.backbone import Blocks
 from fedbench.models.counting import blank
-from fedbench.testing.world import tiny_mixer, tiny_vit
+from fedbench.testing.setups import tiny_mixer, tiny_vit
 
 X = torch.randn(2, 3, 8, 8, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 

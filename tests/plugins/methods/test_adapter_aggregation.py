@@ -12,7 +12,7 @@ from fedbench.errors import NotApplicable, UserError
 from fedbench.families.layer_effects import effects
 from fedbench.seeding import generator
 from fedbench.testing import check_method
-from fedbench.testing.world import CLASSES, cohort_of, setup_of, tiny_vit
+from fedbench.testing.setups import CLASSES, cohort_of, setup_of, tiny_vit
 from fedbench.types import Exit
 from fedbench_plugins.methods.lora_products import CorrectionSearch
 

@@ -11,7 +11,7 @@ from torch.func import functional_call
 from fedbench.errors import NotApplicable, UserError
 from fedbench.seeding import generator
 from fedbench.testing import check_method
-from fedbench.testing.world import setup_of, tiny_vit
+from fedbench.testing.setups import setup_of, tiny_vit
 from fedbench.types import Exit
 from fedbench_plugins.methods.baselines import alllarge
 from fedbench_plugins.methods.fed_hello import (

@@ -7,7 +7,7 @@ import torch
 
 from fedbench.errors import UserError
 from fedbench.seeding import generator
-from fedbench.testing.world import cohort_of, same, setup_of, tiny_vit
+from fedbench.testing.setups import cohort_of, same, setup_of, tiny_vit
 from fedbench.types import Cohort, Plan, Uploads
 
 

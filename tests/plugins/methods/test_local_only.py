@@ -11,7 +11,7 @@ from fedbench.errors import NotApplicable
 from fedbench.models import cost
 from fedbench.models.param_paths import places
 from fedbench.seeding import generator
-from fedbench.testing.world import cohort_of, same, setup_of, tiny_vit
+from fedbench.testing.setups import cohort_of, same, setup_of, tiny_vit
 from fedbench.types import Exit
 
 X = torch.randn(2, 3, 8, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(1))

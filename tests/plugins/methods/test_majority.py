@@ -9,7 +9,7 @@ import torch
 from torch.nn import functional as F
 
 from fedbench.seeding import generator
-from fedbench.testing.world import cohort_of, same, setup_of, tiny_vit
+from fedbench.testing.setups import cohort_of, same, setup_of, tiny_vit
 
 IMAGES = torch.zeros(2, 3, 8, 8)
 LABELS = [[2, 2, 1], [0, 1, 1, 1], [0, 2]]  # of three clients, in two batches each

@@ -7,7 +7,7 @@ import torch
 
 from fedbench.errors import NotApplicable, UserError
 from fedbench.seeding import generator
-from fedbench.testing.world import cohort_of, setup_of, tiny_vit
+from fedbench.testing.setups import cohort_of, setup_of, tiny_vit
 from fedbench.types import Cohort, Exit, Plan, Uploads
 
 CAPACITIES = [12, 10, 8, 6, 4, 3]

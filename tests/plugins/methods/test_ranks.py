@@ -15,7 +15,7 @@ from fedbench.families.adapter_ranks import ArrivedAdapter, best_of_rank, factor
 from fedbench.models.lowrank import AdapterPair
 from fedbench.seeding import generator
 from fedbench.testing import check_method
-from fedbench.testing.world import cohort_of, same, setup_of, tiny_vit
+from fedbench.testing.setups import cohort_of, same, setup_of, tiny_vit
 from fedbench.types import Scenario
 from fedbench_plugins.methods.hetlora import HetLoRA, sparsity_weights, tails
 from fedbench_plugins.methods.unequal_ranks import levels_of, redistributed, slice_weights

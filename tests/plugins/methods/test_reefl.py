@@ -15,7 +15,7 @@ from fedbench.models import cost
 from fedbench.models.backbone import Blocks
 from fedbench.models.param_paths import places
 from fedbench.seeding import generator
-from fedbench.testing.world import cohort_of, setup_of, tiny_mixer, tiny_vit
+from fedbench.testing.setups import cohort_of, setup_of, tiny_mixer, tiny_vit
 from fedbench.types import Exit
 from fedbench_plugins.methods.reefl import Ree, ReeBlocks, RunningTeacher, distillation, evenly, ramp_up
 

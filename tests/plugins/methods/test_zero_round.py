@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from fedbench.errors import NotApplicable, UserError
 from fedbench.seeding import generator
-from fedbench.testing.world import cohort_of, proxy_images, same, setup_of, tiny_vit
+from fedbench.testing.setups import cohort_of, proxy_images, same, setup_of, tiny_vit
 from fedbench_plugins.methods.controls import probe
 
 

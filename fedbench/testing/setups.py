@@ -1,4 +1,4 @@
-"""A world small enough for tests: two tiny backbones, cohorts of random images, and a set-up in float64."""
+"""Set-ups small enough for tests: two tiny backbones, cohorts of random images, and a Setup in float64."""
 
 from __future__ import annotations
 
