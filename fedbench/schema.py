@@ -108,6 +108,8 @@ def _type(schema: Schema) -> Any:
             needed = schema.get("required", ())
             parts = {key: (key in needed, _type(part)) for key, part in schema["properties"].items()}
             return _closed({key: Required[part] if must else NotRequired[part] for key, (must, part) in parts.items()})
+        case "object" if isinstance(schema.get("additionalProperties"), dict):
+            return Mapping[str, _type(schema["additionalProperties"])]  # type: ignore[misc]  # as above
     plain: dict[Any, Any] = {"null": None, "boolean": bool, "string": str, "object": Mapping[str, Any]}
     return plain.get(schema.get("type"), Any)
 

@@ -149,7 +149,7 @@ def setup_of(
 
     origin: see `Body` · image_size: pixels a side, where they are not 8.
     """
-    blocks = body_of(model, origin, image_size).double()
+    blocks = body_of(model, origin, image_size or 8).double()
     clients = [Client(i, i, np.arange(4)) for i in range(len(capacities))]
     options = {**TRAIN, **train}
 

@@ -8,6 +8,7 @@ and the most that torch allocates beside them in its second step.
 from __future__ import annotations
 
 import copy
+import importlib
 from contextlib import nullcontext
 
 import pytest
@@ -19,7 +20,7 @@ from fedbench.families.regularizer import towards
 from fedbench.families.split import split_cost
 from fedbench.families.split.cut import Cut
 from fedbench.families.wholemodel import copies
-from fedbench.families.width import Cuts, widthwise
+from fedbench.families.width import Cuts
 from fedbench.models import cost
 from fedbench.models.adapter import seed_dropout
 from fedbench.models.counting import _is_held
@@ -241,6 +242,9 @@ def measured(config, registry, monkeypatch) -> tuple[int, int]:
         monkeypatch.setattr(module, name, spy)
 
     spied(cost, "measure", lambda model, holding, objective, *_: layers(config, model, holding, objective))
+    widthwise = importlib.import_module(
+        "fedbench.families.width.widthwise"
+    )  # the package has the function by this name
     for module in (fedavg, widthwise):
         spied(module, "price_of", lambda setup, model, loss: whole(config, model, loss))
     spied(ditto, "price_of", lambda setup, model, loss: pulled(config, model, loss, 0.75, copies=3))

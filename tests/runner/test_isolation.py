@@ -80,7 +80,7 @@ def test_no_process_and_no_temporary_file_is_left(dead):
 
 def test_a_killed_server_costs_the_cells_of_that_moment_alone(tmp_path, own_cache):
     found, done, _ = run(tmp_path, "kills_its_server", "takes_a_second", words=("--jobs", 1))
-    assert done.exit_code == 1 and found["kills_its_server"]["reason"] == "RuntimeError: it killed the server"
+    assert done.exit_code == 1 and "RuntimeError: it killed the server" in found["kills_its_server"]["reason"]
     assert found["fedra"]["status"] == found["takes_a_second"]["status"] == "finished"
 
 

@@ -139,7 +139,7 @@ BACKBONES = {
     ),
     "another size": (
         _backbone().replace("Source(model, 8", "Source(model, 16"),
-        r"takes no image of 16 x 16, its `image_size`: AssertionError: Input height",
+        r"its forward pass takes no image of 16 pixels a side: Input height",
     ),
     "no deviation": (_backbone().replace("std=(0.5,", "std=(0.0,"), "mean and std: three numbers each"),
     "no source": (_backbone(source="return model"), "must return a .*backbone.Source, not VisionTransformer"),

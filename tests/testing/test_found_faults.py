@@ -40,13 +40,13 @@ def test_the_sound_ones_that_the_faulty_are_made_of_pass(tmp_path):
 
 
 PAIRS = """
-from fedbench.families.adapter_ranks import came, with_pairs
+from fedbench.families.adapter_ranks import arrived_adapters, with_pairs
 
 def it(setup):
     def aggregate(state, uploads, plan, cohort):
         def factors(one):
             return one.A.mean(0), one.product() @ torch.linalg.pinv(one.A.mean(0)) / one.pair.scaling
-        return with_pairs(state, uploads, plan, cohort, came(setup.backbone, uploads, plan, cohort), factors)
+        return with_pairs(state, uploads, plan, cohort, arrived_adapters(setup.backbone, uploads, plan, cohort), factors)
     return aggregate
 """
 BY_NAME = """
