@@ -46,7 +46,8 @@ def it(setup):
     def aggregate(state, uploads, plan, cohort):
         def factors(one):
             return one.A.mean(0), one.product() @ torch.linalg.pinv(one.A.mean(0)) / one.pair.scaling
-        return with_pairs(state, uploads, plan, cohort, arrived_adapters(setup.backbone, uploads, plan, cohort), factors)
+        found = arrived_adapters(setup.backbone, uploads, plan, cohort)
+        return with_pairs(state, uploads, plan, cohort, found, factors)
     return aggregate
 """
 BY_NAME = """
