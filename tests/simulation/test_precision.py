@@ -72,6 +72,7 @@ def test_bf16_rounds_products_and_nothing_that_is_trained_or_averaged(registry, 
     assert any((value != value.bfloat16().float()).any() for value in trained)
 
 
+@pytest.mark.slow
 def test_bf16_ends_within_seed_noise_of_fp32(registry):
     """While accuracy still rises from step to step, seeds differ by 0.045 and hide damage; rounding moves the mean by
     0.002, and gradients that lose a tenth by 0.038, more than three times what they do in an eighth of the work."""

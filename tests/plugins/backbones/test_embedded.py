@@ -22,6 +22,7 @@ def average(registry):
     return run
 
 
+@pytest.mark.slow
 def test_more_depth_is_better_and_fedra_is_far_above_the_smallest(average):
     alllarge, fedra, allsmall = (
         average("suites/quickstart.yaml", "skew", m) for m in ("alllarge", "fedra", "allsmall")
@@ -29,6 +30,7 @@ def test_more_depth_is_better_and_fedra_is_far_above_the_smallest(average):
     assert alllarge > fedra > allsmall + 0.15
 
 
+@pytest.mark.slow
 def test_random_layers_beat_a_prefix_where_nobody_holds_more_than_half(average):
     fedra, inclusivefl = (average("suites/extreme_hetero.yaml", "all_6", m) for m in ("fedra", "inclusivefl"))
     assert fedra > inclusivefl + 0.05

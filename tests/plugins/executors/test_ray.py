@@ -141,6 +141,7 @@ def test_a_gpu_is_shared_by_as_many_cells_as_their_fractions_allow(cluster, tmp_
     assert outcome.counts == {"finished": 2} and max(map(len, seen)) == together
 
 
+@pytest.mark.slow
 def test_a_node_is_killed_and_the_next_run_resumes_its_cell_to_the_same_numbers(cluster, whole, tmp_path):
     lost_one = tmp_path / "lost"
     lost_one.touch()
