@@ -195,6 +195,7 @@ def test_three_runs_started_together_compute_every_cell_once(tmp_path):
     others = [beside(tmp_path, "--jobs", "1", "--json", *words) for words in ((), ("--method", "same"))]
     wait_until(lambda: (tmp_path / "r/tiny/index.json").is_file(), others[0])
     mine = here(tmp_path, "--jobs", "1", "--json")
+    assert mine.stdout, mine.output
     told = [json.loads(mine.stdout)] + [json.loads(other.communicate(timeout=120)[0]) for other in others]
     assert sorted(started(tmp_path).values()) == [1] * 4
     assert sum(one["ran"] for one in told) == 4
