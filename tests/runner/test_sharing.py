@@ -185,6 +185,7 @@ def manifests(folder: Path) -> list[dict]:
     return written(folder / "r")
 
 
+@pytest.mark.slow
 def test_three_runs_started_together_compute_every_cell_once(tmp_path):
     """One of them knows some cells by another name."""
     prepare(tmp_path, "fedra, {name: same, extends: fedra, missing_layers: keep}, allsmall", QUICK)
