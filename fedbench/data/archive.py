@@ -59,10 +59,7 @@ def unpack(archive: Path, folder: Path) -> None:
     """
     with (
         _faults(archive),
-        locked_file(
-            folder.with_name(f".{folder.name}.lock"),
-            "Move the archive to a folder that can be written to, and name that by --root.",
-        ),
+        locked_file(folder.with_name(f".{folder.name}.lock"), MOVE),
     ):
         if folder.exists():
             return
