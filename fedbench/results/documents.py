@@ -85,12 +85,13 @@ def read_sealed(path: Path, required: Iterable[str], mend: str) -> dict[str, Any
     Raises:
         UserError: as `read_json`, and where the seal does not fit.
     """
-    value = read_json(path, required, mend)
+    written = _bytes_of(path)  # once: a worker may replace the file at any time, and its seal is of its own text
+    value = _value_of(written, path, required, mend)
     seal = value.pop(SEAL, None)
     if value["result_version"] == 1:
         fits = seal is None or seal == hash_of_json(value)
     else:
-        text = path.read_bytes().decode(errors="replace")
+        text = written.decode(errors="replace")
         blank = _with_seal(text, seal, BLANK) if isinstance(seal, str) else ""
         fits = seal == hash_of_bytes(blank.encode())
     if not fits:
@@ -103,12 +104,21 @@ def read_json(path: Path, required: Iterable[str], mend: str) -> dict[str, Any]:
 
     Raises: UserError, ending with `mend`, where it is torn, foreign, incomplete or of another version.
     """
+    return _value_of(_bytes_of(path), path, required, mend)
+
+
+def _bytes_of(path: Path) -> bytes:
     try:
-        value = parsed(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{path}: not readable as JSON ({error}).\n{mend}") from error
+        return path.read_bytes()
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}).") from error
+
+
+def _value_of(written: bytes, path: Path, required: Iterable[str], mend: str) -> dict[str, Any]:
+    try:
+        value = parsed(written.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path}: not readable as JSON ({error}).\n{mend}") from error
     if not isinstance(value, dict) or "result_version" not in value:
         raise UserError(f"{path}: not a file of fedbench (it has no result_version).\n{mend}")
     if value["result_version"] not in READABLE:

@@ -20,8 +20,8 @@ from fedbench.results.identity import id_in
 from fedbench.results.index import CELLS, INDEX, MAKE_SOME, SOME, Entry, visible
 from fedbench.results.manifest import MANIFEST, read_manifest
 from fedbench.results.result import Result, first_line
-from fedbench.results.store import Store, cell_folders, store_of, suite_folder_of
-from fedbench.results.suite_tables import TRIES, SuiteTables
+from fedbench.results.store import TRIES, Store, cell_folders, stamp_of, store_of, suite_folder_of
+from fedbench.results.suite_tables import SuiteTables
 from fedbench.words import counted, shortened
 
 MOST_TOLD = 20  # lines on what is wrong
@@ -170,22 +170,14 @@ def _look_at_suite(folder: Path, cell: str | None = None) -> Found:
     A run may pack cells while they are looked for: then its new index is read.
     """
     for _ in range(TRIES):
-        before = _stamp(folder)
+        before = stamp_of(folder)
         try:
             found = _seen(folder, cell)
         except UserError as error:
             found = Found([], [first_line(error)])
-        if _stamp(folder) == before:
+        if stamp_of(folder) == before:
             break
     return found
-
-
-def _stamp(folder: Path) -> tuple[int, ...]:
-    try:
-        found = (folder / INDEX).stat()
-    except OSError:
-        return ()
-    return found.st_mtime_ns, found.st_size, found.st_ino
 
 
 def _seen(folder: Path, cell: str | None) -> Found:

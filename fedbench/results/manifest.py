@@ -13,7 +13,7 @@ from fedbench.results.documents import read_sealed, write_json
 from fedbench.results.identity import id_in, identity_of, named
 from fedbench.results.index import CELLS
 from fedbench.results.schema_checks import check_manifest
-from fedbench.results.store import store_of, suite_folder_of
+from fedbench.results.store import settled, store_of, suite_folder_of
 
 MANIFEST = "manifest.json"
 CHECKPOINT = "checkpoint"  # the folder next to it, from which a run resumes
@@ -35,9 +35,16 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
     Raises: UserError where it cannot be used: its seal, its id or the name of its folder does not fit what it says.
     """
     path = Path(folder) / MANIFEST
-    if not path.is_file():
+    return settled(suite_folder_of(path.parent), lambda: _read_now(path))
+
+
+def _read_now(path: Path) -> dict[str, Any] | None:
+    try:
+        manifest = read_sealed(path, ("status", "id", *HASHED), MEND)
+    except UserError:
+        if path.is_file():
+            raise
         return store_of(suite_folder_of(path.parent)).manifest(id_in(path.absolute().parent.name))
-    manifest = read_sealed(path, ("status", "id", *HASHED), MEND)
     try:
         check_manifest(manifest)
     except TypeError as error:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from fedbench.disk import hash_of_file
 from fedbench.errors import UserError
@@ -23,6 +23,9 @@ from fedbench.results.tables import READABLE, RESULT_VERSION, VERSION_KEY, arrow
 if TYPE_CHECKING:
     import pyarrow
 
+T = TypeVar("T")
+
+TRIES = 5  # to read a folder that a run is packing
 CELL = "cell"  # the column of every packed table that has the cell's id
 NAMES = ("scenario", "method", "variant", "seed")  # of the cell's first name; for people who open the file
 PLAIN = ("status", "reason", "started", "seconds", "digest")  # parts of a manifest that are columns as they are
@@ -53,11 +56,29 @@ def _store_at(folder: str, *stamp: int) -> Store:
 def store_of(suite_folder: Path) -> Store:
     """The packed tables of a suite's folder, as its index is now. Raises: UserError where that cannot be read."""
     folder = os.path.abspath(suite_folder)
+    stamp = stamp_of(suite_folder)
+    return _store_at(folder, *stamp) if stamp else Store(Path(folder), {})
+
+
+def stamp_of(suite_folder: Path) -> tuple[int, ...]:
+    """What changes with every new index of a suite; () where there is none."""
     try:
-        found = os.stat(os.path.join(folder, INDEX))
+        found = os.stat(os.path.join(suite_folder, INDEX))
     except OSError:
-        return Store(Path(folder), {})
-    return _store_at(folder, found.st_mtime_ns, found.st_size, found.st_ino)
+        return ()
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def settled(folder: Path, read: Callable[[], T]) -> T:
+    """What is read of a suite's folder, read again where a run packed cells meanwhile. Raises: UserError as `read`."""
+    for _ in range(TRIES):
+        before = stamp_of(folder)
+        try:
+            return read()
+        except UserError:
+            if stamp_of(folder) == before:
+                raise
+    return read()
 
 
 class Store:

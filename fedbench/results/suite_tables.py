@@ -12,14 +12,12 @@ from fedbench.results.columns import COLUMNS
 from fedbench.results.costs import PAID, WAITED, Spending, spending, totals
 from fedbench.results.files import ALWAYS, checked_table, empty_table, has_table
 from fedbench.results.scores import NAMED, Layout, Scores
-from fedbench.results.store import CELL, Store, spans, store_of
+from fedbench.results.store import CELL, TRIES, Store, spans, store_of
 from fedbench.results.tables import Whole, arrow_schema
 
 if TYPE_CHECKING:
     import numpy as np
     import pyarrow
-
-TRIES = 5  # to read a folder that a run is packing
 
 
 class SuiteTables:
