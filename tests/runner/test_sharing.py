@@ -170,7 +170,10 @@ def beside(folder: Path, *words: str, **variables: str) -> subprocess.Popen:
 
 
 def here(folder: Path, *words: str):
-    return run("--plugin", "witness.py", *words, cwd=folder)
+    """`fedbench run` in this process. No run of these tests is refused."""
+    done = run("--plugin", "witness.py", *words, cwd=folder)
+    assert done.exit_code in (0, 1) or done.exit_code > 128, done.output
+    return done
 
 
 def wait_until(true, process: subprocess.Popen) -> None:
@@ -196,7 +199,6 @@ def test_three_runs_started_together_compute_every_cell_once(tmp_path):
     others = [beside(tmp_path, "--jobs", "1", "--json", *words) for words in ((), ("--method", "same"))]
     wait_until(lambda: (tmp_path / "r/tiny/index.json").is_file(), others[0])
     mine = here(tmp_path, "--jobs", "1", "--json")
-    assert mine.stdout, mine.output
     told = [json.loads(mine.stdout)] + [json.loads(other.communicate(timeout=120)[0]) for other in others]
     assert sorted(started(tmp_path).values()) == [1] * 4
     assert sum(one["ran"] for one in told) == 4
