@@ -3,7 +3,7 @@
 from fedbench.types.client_cost import ClientCost, Sent, ServerCost
 from fedbench.types.client_plan import Exit, Plan
 from fedbench.types.clients import GLOBAL, SIZES, Client, Clients, Cohort, Scenario
-from fedbench.types.dataset import MIXED, Dataset, Images, Splits
+from fedbench.types.dataset import MIXED, Dataset, Images, Splits, Texts
 from fedbench.types.device import Device
 from fedbench.types.round import Job, Objective, Pull, Report, Uploads
 from fedbench.types.size import Size
@@ -30,5 +30,6 @@ __all__ = [
     "ServerCost",
     "Size",
     "Splits",
+    "Texts",
     "Uploads",
 ]

@@ -1,8 +1,8 @@
-"""Images, and what a data set is before its pixels are read."""
+"""Images and texts with their labels, and what a data set is before they are read."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -39,17 +39,42 @@ class Images:
 
 
 @dataclass(frozen=True)
-class Splits:
-    """The two halves of a data set.
+class Texts:
+    """Texts with their labels; the backbone's tokenizer makes tokens of them.
 
     Attributes:
-        train: The training images.
-        test: The test images.
+        text: n strings, or n pairs of strings.
+        y: (n,) int64, the classes.
+        domain: (n,) int64, indices into `Dataset.domains`.
+        length: How many tokens the longest is taken to have at least; plans are made with blank texts of some length.
+    """
+
+    text: Sequence[str] | Sequence[tuple[str, str]]
+    y: np.ndarray
+    domain: np.ndarray
+    length: int = 0
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    @classmethod
+    def blank(cls, y: np.ndarray, domain: np.ndarray, length: int) -> Texts:
+        """Return labels with empty texts that count as `length` tokens."""
+        return cls([""] * len(y), y, domain, length)
+
+
+@dataclass(frozen=True)
+class Splits:
+    """The two halves of a data set: images, or texts.
+
+    Attributes:
+        train: The training images or texts.
+        test: The test images or texts.
         skipped: Paths of images that could not be read.
     """
 
-    train: Images
-    test: Images
+    train: Images | Texts
+    test: Images | Texts
     skipped: tuple[str, ...] = ()
 
     @property
@@ -77,6 +102,7 @@ class Dataset:
         outline: Returns what `load` does with `Images.blank` for pixels, where labels are known without the images.
             Plans are made from it.
         notes: What else a user should know about the files, a sentence each.
+        texts: Whether it holds texts and not images, so that it takes a backbone of texts.
     """
 
     domains: tuple[str, ...]
@@ -87,6 +113,7 @@ class Dataset:
     why: Callable[[str], str] | None = None
     outline: Callable[[], Splits] | None = None
     notes: tuple[str, ...] = ()
+    texts: bool = False
 
     @property
     def outlined(self) -> Dataset:

@@ -1,0 +1,126 @@
+"""What a model is cut into: something that embeds its input, layers that run one after another, and a read-out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, cast, runtime_checkable
+
+from torch import Tensor, nn
+
+PADDING = -1  # stands for no token where texts of several lengths are one tensor
+
+
+class Tokenizer(Protocol):
+    """Makes tokens of texts."""
+
+    def __call__(self, texts: Sequence[str] | Sequence[tuple[str, str]], max_length: int) -> list[list[int]]:
+        """Return the ids of every text or pair of texts, special tokens included: 1 to max_length of each."""
+        ...
+
+
+@runtime_checkable
+class Layered(Protocol):
+    """A model that can be cut into layers. A model of texts implements it itself; timm's are wrapped, see `cut`.
+
+    Attributes:
+        blocks: Its L layers, which are also the model's attribute of that name.
+        num_features: D, of pooled features.
+        last_fc: The names within a layer of the last fully connected layer of attention (or what mixes tokens) and
+            of the MLP.
+    """
+
+    blocks: nn.Sequential | nn.ModuleList
+    num_features: int
+    last_fc: tuple[str, str]
+
+    def embed(self, x: Tensor) -> Tensor:
+        """Images (B, 3, H, W), or ids (B, T) with PADDING behind the shorter texts -> hidden states (B, T, D)."""
+        ...
+
+    def mask(self, x: Tensor) -> Tensor | None:
+        """Which of the ids (B, T) are tokens, (B, T) bool; None for images."""
+        ...
+
+    def run(self, j: int, hidden: Tensor, mask: Tensor | None) -> Tensor:
+        """What layer j makes of hidden states (B, T, D), of the same shape."""
+        ...
+
+    def pool(self, hidden: Tensor, mask: Tensor | None) -> Tensor:
+        """(B, T, D) -> what classifiers read, (B, D): after the final norm."""
+        ...
+
+
+class _TimmModel(Protocol):
+    """What is called of timm's models: a ViT or Eva has all but `stem`, and an MlpMixer that to embed images.
+    `_pos_embed` of an Eva also gives rotary positions, and its `patch_drop` is None."""
+
+    num_features: int
+    blocks: nn.Sequential
+    patch_embed: Callable[[Tensor], Tensor]
+    _pos_embed: Callable[[Tensor], Tensor | tuple[Tensor, Any]]
+    patch_drop: Callable[[Tensor], Tensor] | None
+    norm_pre: Callable[[Tensor], Tensor]
+    stem: Callable[[Tensor], Tensor]
+    norm: Callable[[Tensor], Tensor]
+
+    def forward_head(self, x: Tensor, pre_logits: bool) -> Tensor: ...
+
+
+class TimmMixer:
+    """timm's MlpMixer in layers."""
+
+    last_fc = ("mlp_tokens.fc2", "mlp_channels.fc2")
+
+    def __init__(self, model: nn.Module) -> None:
+        self.model = cast(_TimmModel, model)
+        self.blocks, self.num_features = self.model.blocks, self.model.num_features
+
+    def embed(self, x: Tensor) -> Tensor:
+        return self.model.stem(x)
+
+    def mask(self, x: Tensor) -> None:
+        return None
+
+    def run(self, j: int, hidden: Tensor, mask: Tensor | None) -> Tensor:
+        made: Tensor = self.blocks[j](hidden)
+        return made
+
+    def pool(self, hidden: Tensor, mask: Tensor | None) -> Tensor:
+        return self.model.forward_head(self.model.norm(hidden), pre_logits=True)
+
+
+class TimmViT(TimmMixer):
+    """timm's VisionTransformer or Eva in layers."""
+
+    last_fc = ("attn.proj", "mlp.fc2")
+
+    def embed(self, x: Tensor) -> Tensor:
+        embedded = self.model._pos_embed(self.model.patch_embed(x))
+        tokens = embedded[0] if isinstance(embedded, tuple) else embedded  # see `run` for the rotary positions
+        return self.model.norm_pre(self.model.patch_drop(tokens) if self.model.patch_drop else tokens)
+
+    def run(self, j: int, hidden: Tensor, mask: Tensor | None) -> Tensor:
+        """Rotary positions, where a model has them, travel with the tokens: they follow from the number of patches,
+        which stand in a square behind class token and registers."""
+        block, rope = self.blocks[j], getattr(self.model, "rope", None)
+        if rope is None:
+            return super().run(j, hidden, mask)
+        prefix = cast("int", block.attn.num_prefix_tokens)  # type: ignore[union-attr]
+        side = math.isqrt(hidden.shape[1] - prefix)
+        fixed = hasattr(rope, "feat_shape") and not getattr(self.model, "dynamic_img_size", False)
+        positions = rope.get_embed() if fixed else rope.get_embed(shape=(side, side))
+        own: Tensor = block(hidden, rope=positions[j] if getattr(self.model, "rope_mixed", False) else positions)
+        return own
+
+
+def cut(model: nn.Module) -> Layered | None:
+    """The model in layers; None where it is neither Layered itself nor looks like timm's VisionTransformer, Eva or
+    MlpMixer."""
+    if isinstance(model, Layered):
+        return model
+    if not all(hasattr(model, part) for part in ("blocks", "norm", "forward_head", "num_features")):
+        return None
+    if hasattr(model, "stem"):
+        return TimmMixer(model)
+    return TimmViT(model) if hasattr(model, "patch_embed") and hasattr(model, "_pos_embed") else None
