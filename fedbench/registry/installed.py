@@ -13,8 +13,12 @@ from importlib.machinery import ModuleSpec, PathFinder
 from importlib.metadata import Distribution, EntryPoint, distributions
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 OURS = "fedbench"  # the package whose plugins may be imported in any process
+# The modules that make a component's facts from its signature, its docstring and its declarations.
+DESCRIBING = ("fedbench.registry.catalogue", "fedbench.options", "fedbench.schema")
+BUILT_IN = Path(__file__).with_name("built_in.json")  # what fedbench's own plugins register
 MOST = 5000  # files of a package that are read; a module in a folder of data is not the data's hash
 
 
@@ -90,6 +94,30 @@ def file_stamp(module: str) -> list[int] | None:
         return None
     stat = os.stat(file)
     return [stat.st_mtime_ns, stat.st_size]
+
+
+def shipped(point: EntryPoint) -> dict[str, Any] | None:
+    """What a plugin of fedbench registers, as `docs/sitemaking/components.py` has written it; None where its code is
+    another now."""
+    found = _built_in().get(point.name)
+    return found["registers"] if found and found["code"] == hash_of_description(point.value) else None
+
+
+@cache
+def _built_in() -> dict[str, Any]:
+    return dict(json.loads(BUILT_IN.read_bytes())) if BUILT_IN.is_file() else {}
+
+
+def hash_of_description(module: str) -> str:
+    """A hash of a plugin's file and of the modules by which its components are described."""
+    return hashlib.sha256(f"{module} {_hash_of(module)} {_hash_of(*DESCRIBING)}".encode()).hexdigest()
+
+
+@cache
+def _hash_of(*modules: str) -> str:
+    """A hash of the files of modules, without their line breaks, which git may change."""
+    texts = (b"".join(Path(file).read_bytes().splitlines()) for file in map(origin, modules) if file)
+    return hashlib.sha256(b"\0".join(texts)).hexdigest()
 
 
 def hash_of_sources(modules: Iterable[str | None]) -> str:

@@ -25,6 +25,7 @@ from fedbench.errors import NotApplicable, UserError, summary_of
 from fedbench.processes import supervisor
 from fedbench.registry.catalogue import KINDS, Catalogue, Component, Unfit, references
 from fedbench.registry.installed import (
+    DESCRIBING,
     OURS,
     file_stamp,
     hash_of_plugin,
@@ -33,6 +34,7 @@ from fedbench.registry.installed import (
     origin,
     package_of,
     points,
+    shipped,
     version_of,
 )
 from fedbench.registry.plugin_checks import fit
@@ -112,33 +114,15 @@ class Registry:
         Raises UserError for a plugin file that does not load. One that ends or hangs the child process that reads it is
         listed under `broken`, as installed plugins are that do not load.
         """
-        catalogue = self._known(OURS)
-        if catalogue is None:
-            catalogue = Catalogue()
-            for name in self._own:
-                self._enter(name, catalogue)
-            catalogue.broken.update(self.troubles)
-            keep(self._file_of(OURS), catalogue.to_json())
+        catalogue = Catalogue()
+        for name in self._own:
+            self._enter(name, catalogue)
+        catalogue.broken.update(self.troubles)
         for name in self._others:
             self._enter(name, catalogue)
             if name in self.files and name in catalogue.broken and name not in self.lost:
                 raise UserError(f"{self.files[name]}: {catalogue.broken[name]}")
         return catalogue
-
-    @property
-    def remembered(self) -> Catalogue | None:
-        """The catalogue of what is installed if it is kept, for which nothing is imported; else None."""
-        catalogue = self._known(OURS)
-        for name in self._others:
-            known = self._kept_of(name)
-            if catalogue is None or known is None:
-                return None
-            self._enter_registrations(name, known, catalogue)
-        return catalogue
-
-    def _known(self, plugin: str) -> Catalogue | None:
-        known = kept(self._file_of(plugin))
-        return None if known is None else Catalogue.from_json(known)
 
     @property
     def _own(self) -> list[str]:
@@ -149,13 +133,13 @@ class Registry:
         return [*(name for name in self.entry_points if self.is_third_party(name)), *self.files]
 
     def _file_of(self, plugin: str) -> Path:
-        """Where the cache has what a third-party plugin registers, or what all of fedbench's own do."""
-        return cache_file("catalogue", [plugin, self._stamp([plugin] if plugin != OURS else self._own)])
+        """Where the cache has what a plugin registers."""
+        return cache_file("catalogue", [plugin, self._stamp(plugin)])
 
     def _enter(self, plugin: str, catalogue: Catalogue) -> None:
         try:
             if not self.is_third_party(plugin):
-                found = self.registrations_here(plugin)
+                found = self._built_in(plugin)
             elif self.in_place:
                 found = self._kept_or_here(plugin)
             else:
@@ -168,6 +152,16 @@ class Registry:
             keep(self._file_of(plugin), found)
             _lost_here.add(self._file_of(plugin))
             self._enter_registrations(plugin, found, catalogue)
+
+    def _built_in(self, plugin: str) -> Mapping[str, Any]:
+        """What a plugin of fedbench registers: as it is shipped; where its code was edited since, from the cache, or by
+        importing it."""
+        if found := shipped(self.entry_points[plugin]):
+            return found
+        if (found := self._kept_of(plugin)) is None:
+            found = self.registrations_here(plugin)
+            keep(self._file_of(plugin), found)
+        return found
 
     def _kept_or_here(self, plugin: str) -> dict[str, Any]:
         """What a third-party plugin registers, in a worker. A plugin file is imported, as its run may depend on what it
@@ -373,17 +367,12 @@ class Registry:
         """Where a plugin's code lies, found without importing it."""
         return str(self.files[plugin]) if plugin in self.files else origin(self.entry_points[plugin].module)
 
-    def _stamp(self, plugins: Sequence[str]) -> list[Any]:
+    def _stamp(self, plugin: str) -> list[Any]:
         """What changes when a package or a plugin's file does."""
-        facts: list[Any] = [__version__, sys.version, self.troubles]
-        facts += [
-            file_stamp(module) for module in ("fedbench.registry.catalogue", "fedbench.options", "fedbench.schema")
-        ]
-        for plugin in plugins:
-            facts.append([plugin, self.version(plugin)])
-            if plugin in self.entry_points:
-                point = self.entry_points[plugin]
-                facts.append([point.value, package_of(point), file_stamp(point.module)])
+        facts = [__version__, sys.version, self.troubles, *map(file_stamp, DESCRIBING), self.version(plugin)]
+        if plugin in self.entry_points:
+            point = self.entry_points[plugin]
+            facts += [point.value, package_of(point), file_stamp(point.module)]
         return facts
 
 

@@ -17,8 +17,10 @@ from strangers import LAST, registering
 
 from fedbench import __version__ as fedbench_version
 from fedbench.errors import UserError
-from fedbench.registry.installed import hash_of_sources
+from fedbench.registry import installed
+from fedbench.registry.installed import BUILT_IN, hash_of_sources
 from fedbench.registry.registry import Registry
+from sitemaking.components import built_in
 
 
 @pytest.fixture
@@ -169,10 +171,28 @@ def test_the_kept_catalogue_is_read_without_importing_plugins(install):
 def test_a_torn_catalogue_is_made_again(install):
     install("some-package", registering("allocations", "some", LAST))
     assert Registry().catalogue
-    own, other = (Path(os.environ["FEDBENCH_CACHE"]) / "catalogue").glob("*.json")
-    for kept in (own, other):
-        kept.write_text(kept.read_text()[:100])
+    (kept,) = (Path(os.environ["FEDBENCH_CACHE"]) / "catalogue").glob("*.json")
+    kept.write_text(kept.read_text()[:100])
     assert Registry().catalogue.find("allocation", "some")
+
+
+def test_what_ships_of_the_built_in_plugins_is_what_they_register():
+    assert BUILT_IN.read_bytes() == built_in(), "`PYTHONPATH=docs python -m sitemaking.components` writes it again"
+
+
+def test_built_in_plugins_are_imported_for_the_catalogue_only_where_their_code_has_changed(monkeypatch, tmp_path):
+    monkeypatch.setenv("FEDBENCH_CACHE", str(tmp_path))
+    imported, register, code_of = [], Registry.registrations_here, installed.hash_of_description
+    monkeypatch.setattr(
+        Registry, "registrations_here", lambda self, name: imported.append(name) or register(self, name)
+    )
+    before = Registry().catalogue
+    assert before.find("method", "fedra").paper and imported == []
+    monkeypatch.setattr(
+        installed, "hash_of_description", lambda module: "edited" if module.endswith(".fedra") else code_of(module)
+    )
+    for _ in range(2):  # the second time it is in the cache folder
+        assert Registry().catalogue == before and imported == ["fedra"]
 
 
 # --- a file of its own -------------------------------------------------------------------------------------------
