@@ -68,6 +68,7 @@ def run(
     seeds: Sequence[int] = (),
     variants: Sequence[str] = (),
     sets: Sequence[str] = (),
+    add: Sequence[str] = (),
     profile: str | None = None,
     data: str | None = None,
     plugins: Sequence[str] = (),
@@ -77,14 +78,14 @@ def run(
 ) -> RunSummary:
     """Run a suite and return what is now on disk.
 
-    scenarios, methods, seeds, variants: only these, see `Suite.points` · sets: `dotted.key=value` overrides ·
-    plugins: files with plugins of one's own · options: fields of `Options` · observe(suite, all cells, those to do)
-    returns a listener for events, and is called once for each stage of a suite that is tuned first ·
-    preparing(done, of): is called before that, as cells are prepared. Raises UserError for input that cannot work,
+    scenarios, methods, seeds, variants: only these, see `Suite.points` · sets: `dotted.key=value` overrides · add:
+    further methods · plugins: files with plugins of one's own · options: fields of `Options` · observe(suite, all
+    cells, those to do) returns a listener for events, and is called once for each stage of a suite that is tuned first
+    · preparing(done, of): is called before that, as cells are prepared. Raises UserError for input that cannot work,
     before anything is written.
     """
     registry = Registry(plugins, reading=min(READING, options.get("timeout") or timeout_in(str(path)) or READING))
-    suite = load(path, registry, sets=sets, profile=profile, data=data)
+    suite = load(path, registry, sets=sets, add=add, profile=profile, data=data)
     chosen = Options(**{"timeout": suite.timeout} | {key: value for key, value in options.items() if value is not None})
     stages = _Stages(suite, registry, Assets(registry, suite.base), observe, preparing)
     points = suite.points(scenarios, methods, seeds, variants)

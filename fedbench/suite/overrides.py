@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fedbench.errors import UserError
@@ -23,6 +23,7 @@ class Methods:
     def __init__(self, entries: Node | None, references: References) -> None:
         self.references, self.problems = references, references.problems
         self.entries: dict[str, Node] = {}
+        self.added: dict[str, dict[str, str]] = {}  # rows that the command line adds, as a suite would list them
         listed = entries.value if entries is not None and isinstance(entries.value, list) else []
         for entry in listed:
             name = entry.get("name")
@@ -40,6 +41,33 @@ class Methods:
                 f"the method {shown(name.value)} is listed twice, first on line {first.at('name').mark.line}; "
                 "give one of them a name of its own and `extends`",
             )
+
+    def add(self, names: Sequence[str]) -> None:
+        """List registered methods that the suite does not list; `a,b` are two."""
+        registered = self.references.catalogue.components["method"]
+        for name in [one.strip() for text in names for one in text.split(",")]:
+            mark = Mark(f"--add {name}")
+            if name in self.entries:
+                self.problems.add(mark, f"this suite lists {shown(name)} already")
+            elif name in registered:
+                self._add({"name": name}, mark)
+            else:
+                hint = suggestion(name, registered, "") or "; a method in a file of yours needs --plugin FILE"
+                self.problems.add(mark, f"no method is called {shown(name)}{hint}")
+
+    def vary(self, label: str, options: Mapping[str, str], mark: Mark) -> str:
+        """List a method once more with these options, as `fedra (aggregator=coordinate_median)`; returns that label."""
+        row = f"{label} ({', '.join(f'{option}={value}' for option, value in options.items())})"
+        self._add({"name": row, "extends": label}, mark)
+        return row
+
+    def _add(self, entry: dict[str, str], mark: Mark) -> None:
+        self.entries[entry["name"]] = Node.of(entry, mark)
+        self.added[entry["name"]] = entry
+
+    def concerns(self, label: str | None, row: str) -> bool:
+        """Whether what is chosen for a label, None for everybody, is for this row: a varied one goes with its base."""
+        return label in (None, row) or (row in self.added and self.added[row].get("extends") == label)
 
     def label_of(self, dotted: str) -> str | None:
         """The label in `methods.NAME.option`, if this suite lists it."""
@@ -180,8 +208,26 @@ class Choices:
         found = next((label for label in self.methods.entries if label.lower() == head.lower()), None)
         return f"; did you mean {shown(f'{PREFIX}{found}.{rest}')}?" if found else ""
 
-    def sets(self, texts: Sequence[str]) -> dict[str, Choice]:
-        """`dotted.key=value` of the command line, by key; of one key the last word holds."""
+    def sets(self, texts: Sequence[str], varied: Collection[str] = ()) -> dict[str, Choice]:
+        """`dotted.key=value` of the command line, by key; of one key the last word holds.
+
+        Options of a method become a row next to the method, unless the suite itself varies that key.
+        """
+        chosen = self._parsed(texts)
+        rows: dict[str, dict[str, str]] = {}
+        for dotted, choice in chosen.items():
+            if choice.label is not None and dotted not in varied:
+                option = dotted.removeprefix(f"{PREFIX}{choice.label}.")
+                rows.setdefault(choice.label, {})[option] = choice.text.partition("=")[2]
+        added = {label: self.methods.vary(label, options, Mark("--set")) for label, options in rows.items()}
+        return {
+            dotted: replace(choice, text="", label=added[choice.label])
+            if choice.label in added and dotted not in varied
+            else choice
+            for dotted, choice in chosen.items()
+        }
+
+    def _parsed(self, texts: Sequence[str]) -> dict[str, Choice]:
         chosen: dict[str, Choice] = {}
         for text in texts:
             dotted, equals, value = text.partition("=")

@@ -97,7 +97,8 @@ class Suite:
     `variants` the places of its sweep.
 
     base: what the roots of its data are relative to, its own folder; where the command line says the root, the current
-    one · tuning: where the suite has one that is not done, see `tuned`.
+    one · tuning: where the suite has one that is not done, see `tuned` · added: what the command line adds to the
+    methods, by label, as the file would list it.
     """
 
     name: str
@@ -113,6 +114,7 @@ class Suite:
     groups: tuple[Group, ...] = field(repr=False)
     base: Path = Path()
     tuning: Tuning | None = field(default=None, repr=False)
+    added: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def points(
         self,
@@ -123,9 +125,9 @@ class Suite:
     ) -> list[Point]:
         """Every point, by scenario, place in the sweep, method and seed.
 
-        scenarios, variants: patterns (`all_*`, `*rank=4*`), any of which must match · methods: labels · seeds: instead
-        of the suite's own. An empty argument means everything. Raises UserError for a pattern or a label that nothing
-        answers to.
+        scenarios, variants: patterns (`all_*`, `*rank=4*`), any of which must match · methods: labels, to which those
+        come that the command line adds · seeds: instead of the suite's own. An empty argument means everything. Raises
+        UserError for a pattern or a label that nothing answers to.
         """
         for what, patterns, known in (("scenario", scenarios, self.scenarios), ("variant", variants, self.variants)):
             for pattern in patterns:
@@ -181,7 +183,7 @@ class Suite:
     def _points_of(self, groups: Iterable[Group], methods: Sequence[str], seeds: Sequence[int]) -> Iterator[Point]:
         for group in groups:
             for label in group.methods:
-                for seed in seeds if not methods or label in methods else ():
+                for seed in seeds if not methods or label in methods or label in self.added else ():
                     config, shared = self._config(group, label, seed), _shared(group, label)
                     yield Point(group.scenario, label, group.variant, seed, config, shared)
 

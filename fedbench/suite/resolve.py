@@ -34,6 +34,7 @@ def load(
     catalogue: Catalogue,
     *,
     sets: Sequence[str] = (),
+    add: Sequence[str] = (),
     profile: str | None = None,
     data: str | None = None,
     facts: Facts | None = None,
@@ -47,11 +48,12 @@ def load(
     image size, rounds and learning rate go together; a method's own settings lie above it because they are what tells
     that method from the others. A sweep over something that the overlay or a `--set` replaces is not swept.
 
-    sets: `dotted.key=value`, also `methods.NAME.option=value` · profile: instead of the suite's · data: an
-    overlay of the suite, a built-in one, or the name of a data set · facts: without them capacities are not
-    compared to anything · roots: where those of data are, for a suite that does not lie where it was written.
+    sets: `dotted.key=value`; `methods.NAME.option=value` adds a row next to that method's · add: methods that the suite
+    does not list · profile: instead of the suite's · data: an overlay of the suite, a built-in one, or the name of a
+    data set · facts: without them capacities are not compared to anything · roots: where those of data are, for a suite
+    that does not lie where it was written.
     """
-    return _Resolver(found(str(path)), catalogue, profile, data).suite(sets, facts, roots)
+    return _Resolver(found(str(path)), catalogue, profile, data).suite(sets, add, facts, roots)
 
 
 class _Resolver:
@@ -78,11 +80,14 @@ class _Resolver:
         node = self.tree.get(key)
         return default if node is None or not node.is_valid else node.plain()
 
-    def suite(self, sets: Sequence[str], facts: Facts | None, roots: Mapping[str, str] | None) -> Suite:
+    def suite(
+        self, sets: Sequence[str], add: Sequence[str], facts: Facts | None, roots: Mapping[str, str] | None
+    ) -> Suite:
         self.overlay = self._overlay()
         self.choices = Choices(self.methods, self.problems)
         self.words: dict[str, list[Choice]] = {}
-        self.sets = self.choices.sets(sets)
+        self.methods.add(add)
+        self.sets = self.choices.sets(sets, self._varied())
         axes = self.choices.axes(self.tree.get("sweep"))
         self.points = [choice.text for axis in axes.values() for choice in axis]
         self.axes = [axis for key, axis in axes.items() if not self._replaced(key, axis[0])]
@@ -110,6 +115,7 @@ class _Resolver:
             expected=numbers,
             groups=tuple(group_of(*point) for point in found),
             base=base,
+            added=self.methods.added,
         )
         if drawn:
             groups = [tuple(group_of(*point) for point in points) for points in trials]
@@ -119,6 +125,11 @@ class _Resolver:
             )
             self.problems.raise_any()
         return suite
+
+    def _varied(self) -> set[str]:
+        """The dotted keys of which the suite itself tries several values."""
+        parts = (self.tree.get("sweep"), self.tree.get("tune", "space"))
+        return {key for part in parts if part is not None and part.is_mapping for key in part.value}
 
     def _expected(self) -> tuple[dict[str, Any], ...]:
         scenarios = self.tree.get("scenarios")
@@ -219,7 +230,8 @@ class _Resolver:
                 key = tuple(id(choice) for choice in choices if choice.label)
                 if key not in methods:
                     methods[key] = self._methods(choices)
-                variant = "; ".join([*(c.text for c in point), *self.called, *(c.text for c in self.sets.values())])
+                texts = [*(c.text for c in point), *self.called, *(c.text for c in self.sets.values())]
+                variant = "; ".join(filter(None, texts))
                 full = {
                     label: self._complete(name, scenario, self._stacked(below, point, above, label))
                     for label in ("", *self._with_own(choices))
@@ -243,10 +255,10 @@ class _Resolver:
         overlay, the method's own settings; what the scenario says of it, the candidate, the command line."""
         shared = [*(choice.layer for choice in point if choice.label is None), self.overlay]
         everybodys = stack([below, *(layer for layer in shared if layer is not None)])
-        swept = [choice.layer for choice in point if choice.label == label]
+        swept = [choice.layer for choice in point if choice.label and self.methods.concerns(choice.label, label)]
         own = stack([everybodys, *self.methods.own(label), *(layer for layer in swept if layer is not None)])
         for choice in above:
-            if choice.layer is None or choice.label not in (None, label):
+            if choice.layer is None or not self.methods.concerns(choice.label, label):
                 continue
             other = _adapter(own) != _adapter(everybodys)  # options of everybody's adapter are then not this one's
             foreign = other and choice.label is None and choice.layer.get("adapter") and not _adapter(choice.layer)
@@ -255,12 +267,18 @@ class _Resolver:
 
     def _with_own(self, choices: Sequence[Choice]) -> list[str]:
         """The labels of the methods that bring settings of their own."""
-        chosen = {choice.label for choice in choices if choice.layer is not None}
-        return [label for label in self.methods.entries if label in chosen or self.methods.own(label)]
+        chosen = {choice.label for choice in choices if choice.layer is not None and choice.label}
+        return [
+            label
+            for label in self.methods.entries
+            if any(self.methods.concerns(one, label) for one in chosen) or self.methods.own(label)
+        ]
 
     def _methods(self, choices: list[Choice]) -> dict[str, Node]:
         return {
-            label: self.methods.resolve(label, [c.options for c in choices if c.label == label and c.options])
+            label: self.methods.resolve(
+                label, [c.options for c in choices if c.options and self.methods.concerns(c.label, label)]
+            )
             for label in self.methods.entries
         }
 

@@ -42,7 +42,7 @@ def text_of(tuned: Suite, catalogue: Catalogue, folder: Path = Path()) -> str:
     assert tuned.tuning is not None
     labels = {label for group in tuned.groups for label in group.methods}
     listed = read(tuned.path, Problems()).at("methods").plain()
-    entries = [entry if isinstance(entry, dict) else {"name": entry} for entry in listed]
+    entries = [entry if isinstance(entry, dict) else {"name": entry} for entry in listed] + [*tuned.added.values()]
     base: Plain = {
         "suite": f"{tuned.name}_winners"[:80],
         **({"description": tuned.description} if tuned.description else {}),

@@ -29,6 +29,16 @@ def test_a_plan_is_shown_without_torch_the_second_time(tmp_path):
     assert json.loads(second.stdout) == json.loads(first.stdout)
 
 
+def test_a_method_of_a_file_and_an_option_are_rows_of_a_suite_that_lists_neither(tmp_path):
+    write_suite(tmp_path, "fedra")
+    given = ("plan", "tiny.yaml", "--plugin", TINY)
+    done = fedbench(*given, "--add", "odd", "--set", "methods.fedra.missing_layers=cover", "--json", cwd=tmp_path)
+    names = [name[1:3] for row in json.loads(done.stdout)["cells"] for name in row["names"]]
+    assert names == [["fedra", ""], ["odd", ""], ["fedra (missing_layers=cover)", ""]]
+    refused = fedbench(*given, "--add", "od", cwd=tmp_path)
+    assert refused.exit_code == 2 and '--add od: no method is called "od"; did you mean "odd"?' in refused.output
+
+
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_a_plan_breaks_no_name(tmp_path, width):
     write_suite(tmp_path, "{name: a_rather_long_name_for_it, extends: fedra}, {name: twin, extends: fedra}, allsmall")

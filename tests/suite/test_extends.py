@@ -32,10 +32,52 @@ def test_an_open_component_takes_any_option(suite_of):
     assert config(suite)["method"] == {"name": "anything", "whatever": [1, {"a": 2}]}
 
 
-def test_one_method_s_option_can_be_set_and_swept(suite_of):
+def rows(points):
+    """label -> its options in the order of the points; of one variant."""
+    assert {point.variant for point in points} == {""}
+    return {point.method: point.config["method"] for point in points}
+
+
+def test_what_is_set_of_a_method_becomes_a_row_next_to_it(suite_of):
     text = SMALL.replace("[fedra]", "[fedra, alllarge]")
-    suite = suite_of(text, sets=["methods.fedra.missing_layers=cover"])
-    assert [cell.config["method"].get("missing_layers") for cell in suite.points()] == ["cover", None]
+    sets = ["methods.fedra.missing_layers=cover", "methods.fedra.aggregator={name: momentum, beta: 0.3}"]
+    suite = suite_of(text, sets=sets)
+    found = rows(suite.points())
+    label = "fedra (missing_layers=cover, aggregator=momentum(beta=0.3))"
+    assert list(found) == ["fedra", "alllarge", label]
+    assert (found["fedra"]["missing_layers"], found[label]["missing_layers"]) == ("keep", "cover")
+    assert found[label]["aggregator"] == {"name": "momentum", "beta": 0.3}
+    assert list(rows(suite.points(methods=["alllarge"]))) == ["alllarge", label]
+
+
+def test_a_row_of_the_command_line_goes_with_what_the_suite_says_of_its_method(suite_of):
+    text = SMALL + "sweep: {methods.fedra.aggregator.weights: [examples, uniform]}\n"
+    swept = suite_of(text, sets=["methods.fedra.missing_layers=cover"]).points()
+    assert [(point.variant[-8:], point.config["method"]["aggregator"]["weights"]) for point in swept] == [
+        ("examples", "examples"), ("examples", "examples"), ("=uniform", "uniform"), ("=uniform", "uniform"),
+    ]  # fmt: skip
+    assert [point.config["method"]["missing_layers"] for point in swept] == ["keep", "cover"] * 2
+    chosen = suite_of(text, sets=["methods.fedra.aggregator.weights=uniform"]).points()  # of those that it tries
+    assert [(point.method, point.config["method"]["aggregator"]["weights"]) for point in chosen] == [
+        ("fedra", "uniform")
+    ]
+
+
+def test_methods_are_added_to_a_suite(suite_of, faults_of):
+    suite = suite_of(SMALL, add=["alllarge,anything", "allsmall"])
+    assert suite.methods == ("fedra", "alllarge", "anything", "allsmall")
+    assert list(rows(suite.points(methods=["fedra"]))) == ["fedra", "alllarge", "anything", "allsmall"]
+    varied = suite_of(SMALL, add=["anything"], sets=["methods.anything.whatever=1"])
+    assert rows(varied.points())["anything (whatever=1)"] == {"name": "anything", "whatever": 1}
+    assert faults_of(SMALL, add=["fedra", "alllarg", "zzz"]) == [
+        '--add fedra: this suite lists "fedra" already',
+        '--add alllarg: no method is called "alllarg"; did you mean "alllarge"?',
+        '--add zzz: no method is called "zzz"; a method in a file of yours needs --plugin FILE',
+    ]
+
+
+def test_one_method_s_option_can_be_swept(suite_of):
+    text = SMALL.replace("[fedra]", "[fedra, alllarge]")
     swept = suite_of(text + "sweep: {methods.fedra.aggregator.weights: [examples, uniform]}\n").points(
         methods=["fedra"]
     )
@@ -85,8 +127,9 @@ def test_own_settings_lie_above_sweeps_and_overlays_and_below_the_command_line(s
     assert [p.config["adapter"]["rank"] for p in points["small"]] == [4, 4]
     assert told["small"][2] == 0.1 and told["fedra"][2] == 0.05 and told["other"][0] == 4
     _, told = own(suite_of, sets=["train.optimizer.lr=0.3", "methods.smaller.train.optimizer.lr=0.2", "adapter.rank=1"])
-    assert [lr for _, _, lr, _ in told.values()] == [0.3, 0.3, 0.2, 0.3, 0.3]
-    assert [size for size, *_ in told.values()] == [1, 1, 1, 4, 1]
+    assert [lr for _, _, lr, _ in told.values()] == [0.3, 0.3, 0.3, 0.3, 0.3, 0.2]
+    assert list(told)[-1] == "smaller (train.optimizer.lr=0.2)"
+    assert [size for size, *_ in told.values()] == [1, 1, 1, 4, 1, 1]
     _, told = own(suite_of, sets=["methods.smaller.train.optimizer.lr=0.2", "train.optimizer.lr=0.3"])
     assert told["smaller"][2] == 0.3
 
