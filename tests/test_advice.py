@@ -17,7 +17,8 @@ from fedbench.errors import UserError
 from fedbench.registry import installed
 
 ROOT = Path(__file__).parents[1]
-EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS = PROJECT["optional-dependencies"]
 CODE = sorted((*ROOT.glob("fedbench/**/*.py"), *ROOT.glob("plugins/**/*.py")))
 DOCS = [*sorted(ROOT.glob("docs/**/*.md")), ROOT / "README.md"]
 OTHERS = {
@@ -25,6 +26,7 @@ OTHERS = {
     "--untracked-files",
     "--array",
     "--no-deps",
+    "--force-reinstall",
     "--help",
     "--version",
     "--user",
@@ -73,8 +75,10 @@ def named(path: Path) -> str:
 def test_every_extra_command_option_and_page_is_there(path):
     wrong = []
     for text in texts(path):
-        for extras in re.findall(r"fedbench\[([\w,-]+)\]", text):
+        for package, extras in re.findall(r"\b(fedbench[\w-]*)\[([\w,-]+)\]", text):
+            wrong += [package] * (package != PROJECT["name"])
             wrong += [f"extra {extra}" for extra in extras.split(",") if extra not in EXTRAS]
+        wrong += re.findall(r"(?<!not `)pip install '?fedbench(?![\w-])", text)
         for quote, line in re.findall(r"(^ *|`)fedbench ((?:[^`\n]|\\\n)+)", text, re.MULTILINE):
             words = re.split(r"#|&&|\||;|>", line)[0].replace("\\\n", " ").split()
             wrong += faults(words, quoted=quote == "`")
@@ -111,5 +115,5 @@ def test_a_tracker_whose_package_is_missing_names_what_can_be_installed(monkeypa
         with pytest.raises(UserError) as caught:
             files([name])
         (advice,) = re.findall(r"pip install (\S+)", str(caught.value))
-        extra = re.fullmatch(r"'fedbench\[(\w+)\]'", advice)
+        extra = re.fullmatch(r"'fedbench-heft\[(\w+)\]'", advice)
         assert extra[1] in EXTRAS if extra else advice == point.load().NEEDS

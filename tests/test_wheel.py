@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import fedbench
+from fedbench.registry import installed
 
 ROOT = Path(fedbench.__file__).resolve().parent.parent
 BUILD = "import sys; out = sys.argv[1]; from setuptools import build_meta as b; b.build_wheel(out); b.build_sdist(out)"
@@ -54,7 +55,7 @@ def test_its_version_and_its_readme_are_those_of_the_repository(built):
     archive = zipfile.ZipFile(wheel)
     (name,) = [name for name in archive.namelist() if name.endswith("METADATA")]
     metadata = Parser().parsestr(archive.read(name).decode())
-    assert metadata["Version"] == fedbench.__version__
+    assert metadata["Name"] == installed.DISTRIBUTION and metadata["Version"] == fedbench.__version__
     assert metadata["Description-Content-Type"].startswith("text/markdown")
     assert metadata["License-Expression"] == "Apache-2.0"
     assert "# fedbench" in str(metadata.get_payload())

@@ -21,6 +21,7 @@ from fedbench.errors import CannotWrite, NotApplicable, UserError
 from fedbench.machine import package_version
 from fedbench.processes.supervisor import ChildFailed, call
 from fedbench.registry.catalogue import REQUIRED
+from fedbench.registry.installed import DISTRIBUTION, OURS
 from fedbench.registry.registry import Registry
 from fedbench.results.identity import NUMERICAL
 from fedbench.words import counted
@@ -77,6 +78,10 @@ def checks(plugins: tuple[str, ...], results: str) -> Iterator[Diagnosis]:
     """Check everything that a run needs, the cheap things first."""
 
     yield Diagnosis("ok", "fedbench", f"{__version__} on Python {sys.version.split()[0]}")
+    if other := package_version(OURS):
+        found = f"`fedbench` {other} is installed, which is another project's, or this one before 0.2.0"
+        fix = f"pip uninstall {OURS} && pip install --force-reinstall --no-deps {DISTRIBUTION}, or `.` in a clone"
+        yield Diagnosis("note", "fedbench", found, fix)
     for name in NUMERICAL:
         version = package_version(name)
         yield (

@@ -211,7 +211,7 @@ class _Chosen:
 
     def __init__(self, kind: str, choices: Mapping[str, Any], *more: str) -> None:
         if find_spec("matplotlib") is None:
-            raise UserError("pictures need matplotlib: pip install 'fedbench[plots]'")
+            raise UserError("pictures need matplotlib: pip install 'fedbench-heft[plots]'")
         from fedbench.report.pictures import style
 
         self.pictures = import_module(f"fedbench.report.pictures.{MODULES.get(kind, kind)}")

@@ -174,9 +174,9 @@ def files(names: Sequence[str]) -> list[str]:
             raise UserError(f"--tracker {name} does not load: there is no module {point.module}")
         needed = _needed(file)
         if needed and find_spec(needed) is None:
-            ours = point.dist is not None and point.dist.name == "fedbench"
-            extras = point.dist.metadata.get_all("Provides-Extra") or [] if ours and point.dist else []
-            package = f"'fedbench[{name}]'" if name in extras else needed
+            ours = point.dist if installed.package_of(point) == installed.OURS else None
+            extras = (ours and ours.metadata.get_all("Provides-Extra")) or []
+            package = f"'fedbench-heft[{name}]'" if name in extras else needed
             raise UserError(f"--tracker {name} needs {needed}: pip install {package}")
         found.append(file)
     return found

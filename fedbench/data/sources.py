@@ -123,7 +123,7 @@ class DataSource:
     def ways(self, name: str) -> list[str]:
         """How else than from the page it can be had, for people."""
         found = [f"apt install {self.package} (Debian, Ubuntu)"] if self.package else []
-        fetch = f"pip install 'fedbench[datasets]', and fedbench data prepare {name} fetches it from the Hub"
+        fetch = f"pip install 'fedbench-heft[datasets]', and fedbench data prepare {name} fetches it from the Hub"
         return [*found, *([fetch] if self.hub else [])]
 
     def status(self, root: Path) -> str:

@@ -15,7 +15,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-OURS = "fedbench"  # the package whose plugins may be imported in any process
+OURS = "fedbench"  # what messages and results call the package whose plugins may be imported in any process
+DISTRIBUTION = "fedbench-heft"  # by which it is installed: on PyPI, `fedbench` is another project's
 # The modules that make a component's facts from its signature, its docstring and its declarations.
 DESCRIBING = ("fedbench.registry.catalogue", "fedbench.options", "fedbench.schema")
 BUILT_IN = Path(__file__).with_name("built_in.json")  # what fedbench's own plugins register
@@ -56,8 +57,12 @@ def named(dist: Distribution) -> tuple[str, str]:
 
 
 def package_of(point: EntryPoint) -> str:
-    """The name of the distribution that installs an entry point."""
-    return (named(point.dist)[0] if point.dist else "") or "an unknown package"
+    """The name of the distribution that installs an entry point; OURS for this one, also by the name that it had before
+    0.2.0."""
+    name = named(point.dist)[0] if point.dist else ""
+    if name == DISTRIBUTION or (name == OURS and point.module.startswith("fedbench_plugins.")):
+        return OURS
+    return f"another project's {name}" if name == OURS else name or "an unknown package"
 
 
 def version_of(point: EntryPoint) -> str:

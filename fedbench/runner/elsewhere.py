@@ -198,7 +198,7 @@ def library(name: str, extra: str) -> Any:
         with unchanged():
             return importlib.import_module(name)
     except ImportError as error:
-        install = f"pip install 'fedbench[{extra}]' installs it"
+        install = f"pip install 'fedbench-heft[{extra}]' installs it"
         raise UserError(f"--executor {extra}: it needs the package {name} ({error}); {install}") from None
 
 

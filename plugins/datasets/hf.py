@@ -78,7 +78,7 @@ def load(path: str, config: str | None, split: str) -> datasets.Dataset:
     try:
         import datasets
     except ImportError:
-        raise UserError("the data set hf needs the library `datasets`: pip install 'fedbench[datasets]'") from None
+        raise UserError("the data set hf needs the library `datasets`: pip install 'fedbench-heft[datasets]'") from None
     wanted = f"split {split!r} of {path!r}" + (f", config {config!r}" if config else "")
     takes_it = "trust_remote_code" in inspect.signature(datasets.load_dataset).parameters
     try:

@@ -79,7 +79,7 @@ def _drawing(images: str | None):
     from fedbench.errors import UserError
 
     if find_spec("matplotlib") is None:
-        raise UserError("pictures need matplotlib: pip install 'fedbench[plots]'")
+        raise UserError("pictures need matplotlib: pip install 'fedbench-heft[plots]'")
     from fedbench.report.pictures.style import format_of, save
 
     from .pictures import reconstructions

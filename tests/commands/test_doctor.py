@@ -6,10 +6,12 @@ import errno
 import fcntl
 import os
 import tempfile
+from itertools import islice
 
 import pytest
 from command import TINY, fedbench, write_suite
 
+from fedbench.commands import doctor
 from fedbench.commands.doctor import _folder, _worker
 from fedbench.disk import cache_dir, locked_file, require_room, try_folder
 from fedbench.errors import CannotWrite, UserError
@@ -85,6 +87,16 @@ def test_a_long_path_of_temporary_files_is_told_with_what_to_set(tmp_path, monke
     assert str(tmp_path / folder) in str(caught.value)
     monkeypatch.setattr(fork_server, "server_pid", lambda: 0)
     assert _worker().level == "STOP" and "TMPDIR" in _worker().found
+
+
+def test_a_package_of_this_name_from_pypi_is_noted_with_the_fix(tmp_path, monkeypatch):
+    for version in ("0.1.3", None):
+        monkeypatch.setattr(
+            doctor, "package_version", lambda name, other=version: other if name == "fedbench" else "1.0"
+        )
+        notes = [found for found in islice(doctor.checks((), str(tmp_path)), 3) if found.level == "note"]
+        assert [(note.what, "0.1.3" in note.found) for note in notes] == ([("fedbench", True)] if version else [])
+        assert all("pip uninstall fedbench &&" in note.fix and "fedbench-heft" in note.fix for note in notes)
 
 
 def test_a_worker_starts_and_answers():

@@ -15,6 +15,7 @@ from fedbench import scaffold
 from fedbench.disk import write_atomically
 from fedbench.errors import UserError
 from fedbench.registry import catalogue
+from fedbench.registry.installed import DISTRIBUTION
 from fedbench.registry.registry import Registry
 from fedbench.runner.runner import load
 from fedbench.scaffold import kinds
@@ -48,6 +49,7 @@ def test_a_new_package_is_whole(kind, tmp_path):
         assert max(map(len, text.splitlines())) <= 120, file
     project = tomllib.loads(texts[package / "pyproject.toml"])
     assert project["project"]["entry-points"]["fedbench"] == {"mine": "fedbench_mine"}
+    assert project["project"]["dependencies"] == [DISTRIBUTION]
     registry = Registry([str(package / "fedbench_mine.py")])
     assert load(package / "suite.yaml", registry).points()
     if kind != "tracker":

@@ -18,6 +18,7 @@ import pytest
 from command import fedbench, run, write_suite
 from factories import config, eval_rows, round_row, write_cell
 
+import fedbench as package
 from fedbench.commands.run import files
 from fedbench.errors import UserError
 from fedbench.registry.registry import Registry
@@ -110,7 +111,9 @@ def test_mlflow_has_a_run_for_each_cell_and_one_with_the_report(tmp_path, monkey
             assert runs.keys() == {folder.name, "s"}
     cell = runs[folder.name]
     assert cell.info.status == "FINISHED" and cell.data.tags["fedbench.status"] == "finished"
-    assert cell.data.params["config.train.rounds"] == "12" and cell.data.params["versions.fedbench"] == "0.1.0"
+    assert (
+        cell.data.params["config.train.rounds"] == "12" and cell.data.params["versions.fedbench"] == package.__version__
+    )
     history = client.get_metric_history(cell.info.run_id, "loss")
     assert sorted({(m.step, m.value) for m in history}) == [(1, 1.0), (2, 0.5)]
     assert cell.data.metrics["accuracy"] == pytest.approx(0.6) and cell.data.metrics["accuracy.sketch"] == 0.7

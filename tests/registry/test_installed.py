@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fedbench.registry.catalogue import Catalogue
-from fedbench.registry.installed import points
+from fedbench.registry.installed import OURS, package_of, points
 from fedbench.registry.registry import Registry
 
 METADATA = b"Metadata-Version: 2.1\nName: %s\nVersion: 1.0\n"
@@ -69,6 +69,21 @@ def test_a_package_without_a_name_is_used(package):
     registry = Registry()
     assert registry.package("nameless") == "an unknown package"
     assert "nameless" not in registry.catalogue.broken
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "called"),
+    [
+        ("fedbench-heft", "fedbench_plugins.methods.fedra", OURS),
+        ("fedbench", "fedbench_plugins.methods.fedra", OURS),  # as it was called before 0.2.0
+        ("fedbench", "their.plugin", "another project's fedbench"),
+        ("fedbench-mine", "fedbench_mine", "fedbench-mine"),
+    ],
+)
+def test_the_package_of_that_name_on_pypi_is_not_this_one(package, name, value, called):
+    package(name, f"[fedbench.tests]\none = {value}\n".encode())
+    (point,) = points("fedbench.tests")[0]
+    assert package_of(point) == called
 
 
 def test_the_registry_tells_of_packages_that_cannot_be_read(package):

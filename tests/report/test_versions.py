@@ -9,6 +9,7 @@ from factories import eval_rows, write_cell
 
 from fedbench.report.leaderboards import leaderboards
 from fedbench.results import load
+from fedbench.results.identity import identity
 from fedbench.results.merge import merge
 
 BASE = {"fedbench": "0.1.0", "torch": "2.13.0", "timm": "1.0.0", "loralib": "0.1.2", "numpy": "2.1.0"}
@@ -23,6 +24,11 @@ def compute(tmp_path, monkeypatch):
         write_cell(tmp_path / folder, method, seed, evaluation=eval_rows({12: {"a": value, "b": value}}))
 
     return compute
+
+
+def test_a_release_that_changes_no_number_changes_no_id():
+    later = {**BASE, "fedbench": "0.2.0"}
+    assert identity({}, {}, later) == identity({}, {}, BASE) != identity({}, {}, {**BASE, "torch": "2.14.1"})
 
 
 def rows_of(tmp_path):

@@ -190,6 +190,6 @@ def test_an_executor_whose_package_is_missing_says_what_to_install(tmp_path, mon
     words = tiny_suite(tmp_path, "fedra")
     monkeypatch.setitem(sys.modules, package, None)
     done = fedbench(*words, "--executor", name, cwd=tmp_path)
-    assert done.exit_code == 2 and f"pip install 'fedbench[{name}]'" in done.stderr, done.stderr
+    assert done.exit_code == 2 and f"pip install 'fedbench-heft[{name}]'" in done.stderr, done.stderr
     assert fedbench("plugins", "show", name, cwd=tmp_path).exit_code == 0
     assert not (tmp_path / "results").exists()

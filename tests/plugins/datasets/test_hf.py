@@ -199,4 +199,4 @@ def test_code_of_a_data_set_is_never_run(tmp_path):
 
 def test_without_the_library_the_extra_is_named(pets, monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", None)
-    assert "pip install 'fedbench[datasets]'" in refused(pets)
+    assert "pip install 'fedbench-heft[datasets]'" in refused(pets)

@@ -85,4 +85,4 @@ def test_without_matplotlib_the_extra_is_named(here, monkeypatch):
     real = __import__("importlib.util").util.find_spec
     monkeypatch.setattr("fedbench.commands.plot.find_spec", lambda name: None if name == "matplotlib" else real(name))
     done = fedbench("plot", "curves", cwd=here)
-    assert done.exit_code == 2 and "pip install 'fedbench[plots]'" in done.output
+    assert done.exit_code == 2 and "pip install 'fedbench-heft[plots]'" in done.output
