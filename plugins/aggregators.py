@@ -1,7 +1,8 @@
-"""How the server makes one state of many uploads: by FedRA's mean over the clients that hold a layer, or robustly."""
+"""How the server makes one state of many uploads: FedRA's mean over a layer's holders, robust means, server steps."""
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,7 +14,8 @@ from torch import Tensor
 from fedbench import hookimpl
 from fedbench.families import aggregation
 from fedbench.families.aggregation import Weights, each_returned, trimmed
-from fedbench.method import State
+from fedbench.method import Ref, Setup, State
+from fedbench.models.param_paths import mapped, places, trained_by
 from fedbench.options import Positive, Range, judged
 from fedbench.types import Cohort, Plan, Uploads
 
@@ -122,6 +124,82 @@ def update_norms(state: State, uploads: Uploads, plan: Plan) -> Tensor:
     return sum(each for part in (*found["r"], found["shared"]) for each in part.values()).sqrt()
 
 
+MOMENTS = "server_optimizer"  # in the state's memory: m, and v of the adaptive rules, by place
+Decay = Annotated[float, Range(0, below=1)]
+
+
+# Reddi et al., ICLR 2021, arXiv 2003.00295, Algorithm 2; FedAvgM: Hsu et al., 2019, arXiv 1909.06335.
+@judged("server_optimizer")
+def server_optimizer(
+    setup: Setup,
+    rule: Literal["avgm", "adagrad", "adam", "yogi"] = "adam",
+    lr: Positive | None = None,
+    beta1: Decay | None = None,
+    beta2: Decay = 0.99,
+    tau: Positive = 1e-3,
+    aggregator: Ref = "weighted_mean",
+) -> Aggregate:
+    """The server takes a step of an optimiser along the aggregated update: FedAvgM, FedAdagrad, FedAdam or FedYogi.
+
+    The inner `aggregator` makes a model of the uploads. The server does not take that model: its difference from the
+    global model x_t stands for a gradient.
+
+        Delta_t = aggregator(uploads) - x_t
+        avgm:     m_t = beta1 m_(t-1) + Delta_t,  x_(t+1) = x_t + lr m_t
+        others:   m_t = beta1 m_(t-1) + (1 - beta1) Delta_t,  x_(t+1) = x_t + lr m_t / (sqrt(v_t) + tau)
+        adagrad:  v_t = v_(t-1) + Delta_t^2
+        adam:     v_t = beta2 v_(t-1) + (1 - beta2) Delta_t^2
+        yogi:     v_t = v_(t-1) - (1 - beta2) Delta_t^2 sign(v_(t-1) - Delta_t^2)
+
+    m starts at 0, v at tau^2. lr: null is 1 for avgm, with which beta1: 0 takes the aggregator's model, and 0.01 for
+    the others. beta1: null is 0 for adagrad and 0.9 for the others, as in the paper. Ours: a number that nobody
+    returned in a round keeps its value and its moments, where the paper's clients all train the whole model.
+    """
+    inner = setup.component("aggregator", aggregator)
+    eta = lr if lr is not None else 1.0 if rule == "avgm" else 0.01
+    decay = beta1 if beta1 is not None else 0.0 if rule == "adagrad" else 0.9
+
+    def step(x: Tensor, delta: Tensor, m: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        if rule == "avgm":
+            m = decay * m + delta
+            return x + eta * m, m, v
+        m, squared = decay * m + (1 - decay) * delta, delta**2
+        if rule == "adagrad":
+            v = v + squared
+        elif rule == "adam":
+            v = beta2 * v + (1 - beta2) * squared
+        else:
+            v = v - (1 - beta2) * squared * (v - squared).sign()
+        return x + eta * m / (v.sqrt() + tau), m, v
+
+    @functools.wraps(inner)
+    def aggregate(state: State, uploads: Uploads, plan: Plan, cohort: Cohort) -> State:
+        new = inner(state, uploads, plan, cohort)
+        after, moments = dict(places(new)), dict(state["memory"].get(MOMENTS, {}))
+
+        def moved(place: str, x: Tensor) -> Tensor:
+            if not x.is_floating_point() or (came := returned(uploads, plan, place, x)) is None:
+                return after[place]
+            before = moments.get(place) or {"m": torch.zeros_like(x), "v": torch.full_like(x, tau**2)}
+            stepped = step(x, after[place] - x, before["m"], before["v"])
+            x, m, v = (torch.where(came, *pair) for pair in zip(stepped, (x, before["m"], before["v"]), strict=True))
+            moments[place] = {"m": m, "v": v}
+            return x
+
+        return {**new, **mapped(moved, state), "memory": {**new["memory"], MOMENTS: moments}}
+
+    return aggregate
+
+
+def returned(uploads: Uploads, plan: Plan, place: str, x: Tensor) -> Tensor | None:
+    """Which numbers of the tensor at a place came back from anybody, in its shape or broadcast to it; None: none."""
+    came = uploads.arrived[trained_by(plan, place)]
+    if not came.any():
+        return None
+    within = uploads.coordinates.get(place)
+    return torch.ones_like(x, dtype=torch.bool) if within is None else within[came].any(0)
+
+
 @hookimpl
 def fedbench_register_aggregators(register):
     register(
@@ -137,4 +215,10 @@ def fedbench_register_aggregators(register):
         norm_clipping,
         ignores=["capacities", "ranks", "widths"],
         profiles={"reference": {"weights": "uniform"}},
+    )
+    register(
+        "server_optimizer",
+        server_optimizer,
+        ignores=["capacities", "ranks", "widths"],
+        paper="Reddi et al., Adaptive Federated Optimization, ICLR 2021, arXiv 2003.00295",
     )

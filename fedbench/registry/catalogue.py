@@ -87,7 +87,18 @@ def references(config: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]
         for kind in KINDS:  # in their order: a reason names the first that may be to blame
             if kind != "dataset" and isinstance(section.get(kind), dict) and "name" in section[kind]:
                 yield kind, section[kind]
+    for kind in MADE_WITH:  # what those of the method wrap
+        if isinstance(part := config["method"].get(kind), dict):
+            yield from made_with(part)
     yield from (("metric", ref) for ref in config["evaluation"]["metrics"])
+
+
+def made_with(ref: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The components that a method is made with, as (kind, reference), and those that one of them wraps."""
+    for kind in MADE_WITH:
+        if isinstance(part := ref.get(kind), dict) and "name" in part:
+            yield kind, part
+            yield from made_with(part)
 
 
 def inputs_of(kind: str) -> list[str]:
@@ -346,7 +357,6 @@ def unread(config: Mapping[str, Any], catalogue: Catalogue) -> frozenset[str]:
         return frozenset()
     method = config["method"]
     found = set(catalogue.find("method", method["name"]).ignores)
-    for kind in MADE_WITH:
-        if isinstance(ref := method.get(kind), Mapping):
-            found &= {"adapter", *catalogue.find(kind, ref["name"]).ignores}  # none of these is given the adapter
+    for kind, ref in made_with(method):
+        found &= {"adapter", *catalogue.find(kind, ref["name"]).ignores}  # none of these is given the adapter
     return frozenset(found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from fedbench.registry.catalogue import REQUIRED, Catalogue, Component
+from fedbench.registry.catalogue import REQUIRED, SET_UP, Catalogue, Component
 from fedbench.schema import schema_of
 from fedbench.suite.keys import SuiteKeys
 from fedbench.suite.references import implied
@@ -84,7 +84,7 @@ def _properties(component: Component) -> dict[str, Any]:
 
 def _option(component: Component, key: str, default: Any) -> dict[str, Any]:
     kind, takes = component.kind, component.takes.get(key)
-    if kind == "method" and key in NESTED:
+    if kind in SET_UP and key in NESTED:
         return _reference(NESTED[key], {})
     if takes is not None:
         return takes if default == REQUIRED else {**takes, "default": default}

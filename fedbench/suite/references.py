@@ -9,7 +9,7 @@ from typing import Any
 
 from fedbench.errors import UserError
 from fedbench.options import place
-from fedbench.registry.catalogue import OWN_SETTINGS, REQUIRED, Catalogue, Component
+from fedbench.registry.catalogue import OWN_SETTINGS, REQUIRED, SET_UP, Catalogue, Component
 from fedbench.registry.plugin_checks import unset_options
 from fedbench.schema import TRUTHS, Schema, faults
 from fedbench.suite.node import INVALID, Mark, Node, Problems
@@ -150,7 +150,7 @@ class References:
         given = {key for layer in layers for key in layer.value}
         done = {}
         for key, part in full.value.items():
-            if component.kind == "method" and key in NESTED and part.value is not None:
+            if component.kind in SET_UP and key in NESTED and part.value is not None:
                 whole = self.complete if part.is_mapping else self._not_a_reference
                 done[key] = whole(part, NESTED[key])
             else:

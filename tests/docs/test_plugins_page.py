@@ -12,10 +12,11 @@ import pytest
 import torch
 from command import fedbench
 from orders import order
-from pages import EXAMPLES, HOOK_PAGES, Block, file_of, place
+from pages import EXAMPLES, HOOK_PAGES, ROOT, Block, file_of, place
 from verdicts import verdicts
 
 from fedbench import hookspecs
+from fedbench.families.layerwise import layerwise
 from fedbench.models.backbone import Blocks
 from fedbench.registry.catalogue import KINDS
 from fedbench.registry.registry import Registry
@@ -23,7 +24,8 @@ from fedbench.results import load_results
 from fedbench.results.columns import STATUSES
 from fedbench.seeding import generator, numpy_generator
 from fedbench.testing.setups import cohort_of, setup_of, tiny_vit
-from fedbench.types import ClientCost, Report
+from fedbench.types import ClientCost, Objective, Report
+from fedbench_plugins.aggregators import weighted_mean
 
 HOOKS = {name: hook for name, hook in vars(hookspecs).items() if name.startswith("fedbench_")}
 KIND_OF = {hook: kind for kind, hook in KINDS.items()}
@@ -215,7 +217,7 @@ def test_a_tracker_of_the_page_hears_and_speaks(examples, hook, capsys):
     assert re.search("small|cell 000000000000", capsys.readouterr().err)
 
 
-SLOW = ("capped", "nested", "two_voices", "finetuned", "random_units", "fedv_thin")  # whose parts others' tests check
+SLOW = ("nested", "two_voices", "finetuned", "random_units")  # whose parts others' tests check
 
 
 @pytest.mark.parametrize(
@@ -229,3 +231,13 @@ SLOW = ("capped", "nested", "two_voices", "finetuned", "random_units", "fedv_thi
 def test_an_example_of_the_page_keeps_its_contract(examples, block):
     found = verdicts(examples.files[file_of(block)])
     assert found and {(one.verdict, one.why) for one in found} == {("ok", "")}
+
+
+def test_the_signatures_of_what_a_method_is_built_from_are_the_codes():
+    page = (ROOT / "docs/plugins.md").read_text("utf-8")
+    named = [p for p in inspect.signature(layerwise).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
+    shown = ", ".join(p.name if p.default is p.empty else f'{p.name}="{p.default}"' for p in named)
+    assert f"\nlayerwise({shown}, *, ...) -> Method\n" in page
+    for kind, function in (("aggregator", weighted_mean()), ("objective", Objective.__call__)):
+        taken = ", ".join(name for name in inspect.signature(function).parameters if name != "self")
+        assert re.search(rf'"{kind}": +\w+\({taken}\) -> ', page), kind

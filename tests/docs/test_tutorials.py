@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import pytest
+import torch
 from command import fedbench as on_the_line
 from pages import HOOK_PAGES, ROOT, blocks
 
+from fedbench.models.param_paths import places
 from fedbench.registry.registry import Registry
 from fedbench.runner.runner import load
+from fedbench.seeding import generator
 from fedbench.testing import check_component
+from fedbench.testing.setups import cohort_of, setup_of, tiny_vit
 
+SERVER_MOMENTUM = {"name": "server_optimizer", "rule": "avgm"}
 SMALL = """
 suite: small
 defaults:
@@ -29,10 +34,20 @@ def test_the_first_plugin_keeps_its_contract_and_runs_in_the_suite_of_init(tmp_p
     registry = Registry([str(file) for file in files])
     check_component(registry, "allocation", "my_allocation")
     suite = tmp_path / "my_study/suite.yaml"
-    text = suite.read_text()
-    assert "methods:\n" in text
-    suite.write_text(text.replace("methods:\n", "methods:\n  - my_method\n"))
-    assert "my_method" in {point.method for point in load(suite, registry).points()}
+    assert "my_method" in {point.method for point in load(suite, registry, add=["my_method"]).points()}
+    refs = [{"name": "my_method"}, {"name": "fedra", "aggregator": SERVER_MOMENTUM}]
+    own, shipped = (two_rounds(registry, ref) for ref in refs)
+    for (_, one), (_, other) in zip(places(own), places(shipped), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
+
+
+def two_rounds(registry, ref):
+    """Of a method whose clients hold all layers."""
+    method = registry.make("method", ref, setup=setup_of(registry, tiny_vit(), [4, 4]))
+    state = method.init(generator(0))
+    for t in range(2):
+        state, _ = method.round(state, t, cohort_of([4, 4]), generator(0, t))
+    return state
 
 
 def test_the_page_of_python_runs(tmp_path, monkeypatch, capsys, own_cache):

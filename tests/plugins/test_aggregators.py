@@ -1,4 +1,4 @@
-"""Aggregators that bear some corrupted clients: against plain numpy, under attack, and in every layer-wise method."""
+"""Robust aggregators and server steps: against plain numpy, under attack, and in every layer-wise method."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 from fedbench.errors import UserError
 from fedbench.families.layerwise import head_at_end
+from fedbench.models.param_paths import places
 from fedbench.seeding import generator
+from fedbench.simulation import state as on_disk
 from fedbench.testing import check_aggregator, check_method
 from fedbench.testing.setups import cohort_of, same, setup_of, tiny_vit
 from fedbench.types import Plan, Uploads
@@ -161,12 +163,81 @@ def test_options_that_mean_nothing(registry, ref, told):
         registry.make("aggregator", ref)
 
 
+RULES = ["avgm", "adagrad", "adam", "yogi"]
+GIVEN = {"lr": 0.3, "beta1": 0.6, "beta2": 0.8, "tau": 0.05}
+
+
+def stepped(x, delta, m, v, rule, lr, beta1, beta2, tau):
+    """Algorithm 2 of Reddi et al. for one tensor."""
+    if rule == "avgm":
+        m = beta1 * m + delta
+        return x + lr * m, m, v
+    m = beta1 * m + (1 - beta1) * delta
+    if rule == "adagrad":
+        v = v + delta**2
+    if rule == "adam":
+        v = beta2 * v + (1 - beta2) * delta**2
+    if rule == "yogi":
+        v = v - (1 - beta2) * delta**2 * np.sign(v - delta**2)
+    return x + lr * m / (np.sqrt(v) + tau), m, v
+
+
+def with_setup(registry, ref):
+    return registry.make("aggregator", ref, setup=setup_of(registry, tiny_vit(), [3, 2, 2]))
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("inner", ["weighted_mean", "coordinate_median"])
+def test_the_server_steps_as_the_equations_say_and_goes_on_from_its_kept_state(registry, tmp_path, rule, inner):
+    aggregate = with_setup(registry, {"name": "server_optimizer", "rule": rule, "aggregator": inner, **GIVEN})
+    plain = registry.make("aggregator", {"name": inner})
+    M = torch.tensor([[1, 0, 1], [1, 1, 0], [1, 1, 0]]) > 0
+    state, *_ = drawn(M, torch.ones(3) > 0, [4, 1, 3], 0)
+    moments = {}
+    for t, came in enumerate([(1, 1, 1), (0, 1, 1), (1, 1, 0)]):  # nobody returns layer 2 in the second round
+        _, up, plan, cohort = drawn(M, torch.tensor(came) > 0, [4, 1, 3], t + 1)
+        target = dict(places(plain(state, up, plan, cohort)))
+        (tmp_path / f"{t}").mkdir()
+        on_disk.save(tmp_path / f"{t}", state)
+        new = aggregate(state, up, plan, cohort)
+        assert same(aggregate(on_disk.load(tmp_path / f"{t}"), up, plan, cohort), new), "to the bit after a restart"
+        for place, x in places(state):
+            m, v = moments.get(place, (0.0, GIVEN["tau"] ** 2))
+            expected = x.numpy()
+            if not (t == 1 and place.startswith("r/2/")):
+                expected, *moments[place] = stepped(x.numpy(), (target[place] - x).numpy(), m, v, rule, **GIVEN)
+            np.testing.assert_allclose(dict(places(new))[place].numpy(), expected, rtol=1e-12, atol=1e-12)
+        state = new
+
+
+def test_at_rate_one_without_momentum_the_server_takes_the_inner_model(registry):
+    case = drawn(torch.ones(3, 2) > 0, torch.ones(3) > 0, [4, 1, 3], 0)
+    new = with_setup(registry, {"name": "server_optimizer", "rule": "avgm", "beta1": 0.0})(*case)
+    mean = registry.make("aggregator", {"name": "weighted_mean"})(*case)
+    for (_, one), (_, other) in zip(places(new), places(mean), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-14, atol=1e-14)
+
+
+def test_terms_that_nobody_returned_keep_their_value_and_their_moments(registry):
+    state, up, plan, cohort = drawn(torch.ones(2, 1) > 0, torch.ones(2) > 0, [1, 1], 0)
+    up.coordinates = {"r/0/A": torch.tensor([[True, False, False], [False, True, False]])[:, None, :]}
+    new = with_setup(registry, {"name": "server_optimizer", **GIVEN})(state, up, plan, cohort)
+    moved, m = new["r"][0]["A"] != state["r"][0]["A"], new["memory"]["server_optimizer"]["r/0/A"]["m"]
+    assert moved.all(0).tolist() == [True, True, False] == (m != 0).all(0).tolist()
+
+
 # --- in whole methods ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("ref", AGGREGATORS, ids=str)
 def test_an_aggregator_keeps_the_contract(registry, ref):
     check_aggregator(registry.make("aggregator", ref))
+
+
+def test_a_server_step_keeps_the_contract_around_another_aggregator(registry):
+    ref = {"name": "server_optimizer", "rule": "yogi", "aggregator": {"name": "trimmed_mean"}}
+    check_aggregator(with_setup(registry, ref))
+    check_method(lambda setup: registry.make("method", {"name": "fedra", "aggregator": ref}, setup=setup), registry)
 
 
 @pytest.mark.parametrize("name", METHODS)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
-from made_up import SMALL, config
+from made_up import SMALL, component, config
 
+from fedbench.errors import UserError
+from fedbench.registry.catalogue import references
 from fedbench.suite.setting_layers import OVERLAYS, PROFILES
 
 
@@ -195,3 +197,15 @@ def test_built_in_layers_are_valid(suite_of, kind):
         suite_of(SMALL, profile=profile)
     for overlay in OVERLAYS if kind == "overlays" else ():
         suite_of(SMALL, data=overlay)
+
+
+def test_an_aggregator_that_wraps_another_names_it_with_all_its_options(suite_of, catalogue):
+    catalogue.add([component("aggregator", "wrapping", aggregator="weighted_mean")])
+    text = SMALL.replace("[fedra]", "[{name: fedra, aggregator: {name: wrapping, aggregator: {name: INNER}}}]")
+    method = config(suite_of(text.replace("{name: INNER}", "momentum")))["method"]
+    assert method["aggregator"] == {"name": "wrapping", "aggregator": {"name": "momentum", "beta": 0.2}}
+    named = references(config(suite_of(text.replace("INNER", "momentum"))))
+    found = [ref["name"] for kind, ref in named if kind == "aggregator"]
+    assert found == ["wrapping", "momentum"]
+    with pytest.raises(UserError, match="no aggregator is called 'momentun'; did you mean 'momentum'"):
+        suite_of(text.replace("INNER", "momentun"))
