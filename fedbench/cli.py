@@ -123,7 +123,7 @@ def _third_party(context: click.Context) -> dict[str, EntryPoint]:
     from fedbench.registry import installed
 
     if GROUP not in context.meta:
-        context.meta[GROUP] = {point.name: point for point in installed.points(GROUP)[0]}
+        context.meta[GROUP] = installed.by_name(GROUP)[0]
     return context.meta[GROUP]
 
 

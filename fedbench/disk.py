@@ -9,13 +9,14 @@ import os
 import secrets
 import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 from fedbench.errors import CannotWrite, UserError
-from fedbench.words import mebibytes
+from fedbench.words import composed, mebibytes
 
 ELSEWHERE = "Choose another folder with --results DIR."
 OTHER_DISK = "choose another disk with --results DIR"
@@ -160,15 +161,24 @@ def hash_of_json(value: Any) -> str:
     return hash_of_bytes(json.dumps(value, sort_keys=True).encode())
 
 
+def expanded(path: str | Path) -> Path:
+    """A path whose `~` is a home folder; as it is where nobody has such a home."""
+    return Path(os.path.expanduser(path))
+
+
 def cache_dir() -> Path:
-    """What can be made again stands here: $FEDBENCH_CACHE, or `fedbench` in the platform's cache folder."""
+    """What can be made again stands here: $FEDBENCH_CACHE, or `fedbench` in the platform's cache folder, or, for a user
+    without a home, in the folder of temporary files."""
     chosen = os.environ.get("FEDBENCH_CACHE")
     if chosen:
-        return Path(chosen).expanduser().absolute()
+        return expanded(chosen).absolute()
     xdg = Path(os.environ.get("XDG_CACHE_HOME", ""))
     if xdg.is_absolute():
         return xdg / "fedbench"
-    return Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "fedbench"
+    home = expanded("~")
+    if not home.is_absolute():  # a user whom the system does not know, as in a container
+        return Path(tempfile.gettempdir()) / f"fedbench-{os.getuid()}"
+    return home / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "fedbench"
 
 
 def cache_file(kind: str, key: Any) -> Path:
@@ -204,6 +214,22 @@ def kept(file: Path) -> Any:
 
 def _sealed(body: str) -> str:
     return f'{{"sha256": "{hash_of_bytes(body.encode())}", "value": {body}}}'
+
+
+def as_written(path: Path) -> Path:
+    """A path with its names in the Unicode form that they have on disk; as it is where no such file is there.
+
+    A file system, or a program that packs files, may have changed the form since somebody wrote the path.
+    """
+    if os.path.lexists(path):
+        return path
+    there = Path(path.anchor)
+    for name in path.parts[bool(path.anchor) :]:
+        if not os.path.lexists(there / name):
+            with suppress(OSError):
+                name = next((one for one in os.listdir(there) if composed(one) == composed(name)), name)
+        there /= name
+    return there
 
 
 def existing(folder: Path) -> Path:

@@ -180,6 +180,11 @@ def nearest(word: str, known: Iterable[str], most: int = 1, least: float = 0.6) 
     return [folded[name] for name in difflib.get_close_matches(_folded(word), folded, most, least)]
 
 
+def composed(name: str) -> str:
+    """A name in the one Unicode form (NFC) in which names from other file systems are compared."""
+    return unicodedata.normalize("NFC", name)
+
+
 def _folded(name: str) -> str:
     """What names that look the same have in common."""
     return unicodedata.normalize("NFKC", name).strip().lower()

@@ -107,7 +107,7 @@ def faults(words: list[str], quoted: bool) -> list[str]:
 
 
 def test_a_tracker_whose_package_is_missing_names_what_can_be_installed(monkeypatch):
-    points = {point.name: point for point in installed.points("fedbench.trackers")[0]}
+    points, _ = installed.by_name("fedbench.trackers")
     monkeypatch.setattr("fedbench.commands.run.find_spec", lambda name: None)
     assert {"mlflow", "tensorboard"} <= points.keys()
     for name, point in points.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedbench.disk import (
+    cache_dir,
     hash_of_bytes,
     hash_of_file,
     hash_of_json,
@@ -112,3 +114,13 @@ def test_what_was_there_comes_back_where_the_new_folder_cannot_take_its_place(tm
     with pytest.raises(OSError):
         filled(place, "two", old)
     assert (place / "file").read_text() == "one" and list(tmp_path.iterdir()) == [place]
+
+
+def test_a_user_without_a_home_has_a_cache_too(monkeypatch):
+    """As in a container that runs under a bare number."""
+    for name in ("FEDBENCH_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)
+    assert cache_dir() == Path(tempfile.gettempdir()) / f"fedbench-{os.getuid()}"
+    monkeypatch.setenv("FEDBENCH_CACHE", "~nobody-of-that-name/cache")
+    assert cache_dir() == Path("~nobody-of-that-name/cache").absolute()

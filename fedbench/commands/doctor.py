@@ -130,7 +130,10 @@ def _plugins(registry: Registry) -> Iterator[Diagnosis]:
     catalogue, packages = registry.catalogue, len(registry.entry_points)
     yield Diagnosis("ok", "plugins", f"{packages} installed, {counted(sum(1 for _ in catalogue), 'component')}")
     for plugin, message in catalogue.broken.items():
-        yield Diagnosis("note", "plugin", message, f"update or uninstall {registry.package(plugin)}")
+        if plugin not in registry.troubles:
+            yield Diagnosis("note", "plugin", message, f"update or uninstall {registry.package(plugin)}")
+    for message in registry.refused:
+        yield Diagnosis("note", "plugin", message, "correct or uninstall that package")
     yield from (Diagnosis("note", "plugin", message) for message in catalogue.clashes.values())
 
 

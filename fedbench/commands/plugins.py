@@ -87,7 +87,7 @@ def list_(components: bool, kind: str | None, timeout: float | None, plugins: tu
         (name, registry.package(name), registry.version(name)) for name in (*registry.entry_points, *registry.files)
     ]
     console.print(listing(("plugin", "package", "version"), sorted(rows)))
-    for message in registry.troubles.values():
+    for message in registry.refused:
         console.print(f"! {message}", style="yellow")
     if any("+sha256:" in version for _, _, version in rows):
         console.print(

@@ -163,7 +163,7 @@ def files(names: Sequence[str]) -> list[str]:
     """
     from fedbench.registry import installed
 
-    known = {point.name: point for point in installed.points(TRACKERS)[0]}
+    known, _ = installed.by_name(TRACKERS)
     found = []
     for name in dict.fromkeys(names):
         point = known.get(name)

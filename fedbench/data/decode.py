@@ -31,7 +31,7 @@ Resize = Literal["antialiased", "reference"]
 
 DECODE_VERSION = 1
 WIDE = {"I": "32-bit integers", "F": "32-bit floats"}  # by Pillow's mode
-BITS_PER_SAMPLE = 258  # a tag of TIFF
+BITS_PER_SAMPLE, PHOTOMETRIC = 258, 262  # tags of TIFF
 MOST_TOLD = 10  # images that cannot be read
 
 
@@ -79,7 +79,9 @@ def image_dataset(
     kind = "float32" if resize == "reference" else "uint8"
     facts += [resize, package_version("torch")] if resize == "reference" else []  # as it was before there were any
     facts += [{"left out": lost}] if lost else []
-    facts += ["deep"] * any(path.lower().endswith((".tif", ".tiff")) for path in paths)  # once decoded otherwise
+    facts += ["deep, positive"] * any(
+        path.lower().endswith((".tif", ".tiff")) for path in paths
+    )  # once decoded otherwise
     fingerprint = hash_of_json(facts)
     build = functools.partial(_decoded, store, train, test, image_size, kind, interpolation, hashes)
 
@@ -197,7 +199,9 @@ def _rgb(encoded: bytes, upright: bool) -> Image.Image:
             with suppress(Exception):  # the pixels are read: a damaged EXIF block costs the orientation, not the image
                 image = ImageOps.exif_transpose(opened)
         if bits := _grey_bits(opened):  # Pillow would clip them at 255, which leaves a white square
-            image = Image.fromarray((np.asarray(image) >> (bits - 8)).astype(np.uint8))
+            grey = (np.asarray(image) >> (bits - 8)).astype(np.uint8)
+            is_negative = getattr(opened, "tag_v2", {}).get(PHOTOMETRIC) == 0  # white is 0; Pillow heeds it at 8 bits
+            image = Image.fromarray(255 - grey if is_negative else grey)
         elif image.mode in WIDE:
             raise ValueError(
                 f"its pixels are {WIDE[image.mode]}, of which nothing says what is white: save it with 8 or 16 bits"

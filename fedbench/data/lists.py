@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from fedbench.data.decode import Sample, image_dataset
 from fedbench.data.image_files import UnreadableFile, content, in_threads
+from fedbench.disk import as_written
 from fedbench.errors import UserError
 from fedbench.types import Dataset
 from fedbench.words import counted
@@ -123,7 +124,7 @@ class Lists:
             paths = [_below(file, line, domain) for line in lines]
             for line, path in zip(lines, paths, strict=True):
                 said.add(ListPlace(file, line.number), path, line.label)
-            self._all_there(file, lines, paths)
+            paths = self._on_disk(file, lines, paths)
             samples += [Sample(path, line.label, index) for line, path in zip(lines, paths, strict=True)]
         return samples
 
@@ -136,15 +137,24 @@ class Lists:
             f"{file}:{line.number}: label {line.label}, but the labels of {counted(self.classes, 'class')} begin with 0"
         )
 
-    def _all_there(self, file: Path, lines: Sequence[Listed], paths: Sequence[str]) -> None:
-        """That it can be read is not looked at here: a link that leads nowhere is there."""
-        there = in_threads(lambda i: os.path.lexists(self.images / paths[i]), len(paths), f"looking up {file.name}")
+    def _on_disk(self, file: Path, lines: Sequence[Listed], paths: Sequence[str]) -> list[str]:
+        """The paths as the file system spells them. Whether they can be read is not looked at here: a link that leads
+        nowhere is there."""
+
+        def look_up(i: int) -> str:
+            if os.path.lexists(self.images / paths[i]):
+                return paths[i]
+            written = as_written(self.images / paths[i])
+            return written.relative_to(self.images).as_posix() if os.path.lexists(written) else ""
+
+        there = in_threads(look_up, len(paths), f"looking up {file.name}")
         if not all(there):
-            first = there.index(False)
+            first = there.index("")
             raise UserError(
                 f"{file}:{lines[first].number}: {self.images / paths[first]} is not there "
-                f"({there.count(False):,} of {len(paths):,} images of this list are missing)"
+                f"({there.count(''):,} of {len(paths):,} images of this list are missing)"
             )
+        return there
 
 
 def _below(file: Path, line: Listed, domain: str) -> str:

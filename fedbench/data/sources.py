@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fedbench.disk import as_written, expanded
 from fedbench.errors import DataMissing, UserError
 from fedbench.words import shortened
 
@@ -18,14 +19,14 @@ PARTS_TOLD = 6  # of those that are missing
 
 def data_dir() -> Path:
     """The folder of data sets: $FEDBENCH_DATA, or `data` in the current folder."""
-    return Path(os.environ.get("FEDBENCH_DATA") or "data").expanduser()
+    return expanded(os.environ.get("FEDBENCH_DATA") or "data")
 
 
 def root_of(name: str, root: str | None = None) -> Path:
     """The folder of one data set: `root` if given, or else its own in the folder of data sets. Raises: UserError for
     the home of somebody who is not known here."""
     try:
-        return Path(root).expanduser() if root else data_dir() / name
+        return as_written(Path(root).expanduser()) if root else data_dir() / name
     except RuntimeError as error:
         raise UserError(f"{name}: root: {root}: there is no such home") from error
 

@@ -18,7 +18,7 @@ import fedbench
 from fedbench import errors
 from fedbench.data.heldout import dealt, proxy_of
 from fedbench.data.sources import located
-from fedbench.disk import hash_of_file, remembered
+from fedbench.disk import expanded, hash_of_file, remembered
 from fedbench.errors import Broke, UnknownName, UserError, summary_of
 from fedbench.machine import package_version
 from fedbench.processes import supervisor
@@ -81,7 +81,7 @@ class Assets:
             return {"num_layers": layers, "image_size": source.image_size, "fingerprint": source.fingerprint}
 
         weights = ref.get("pretrained")
-        files = _weights(Path(weights).expanduser()) if isinstance(weights, str) else None
+        files = _weights(expanded(weights)) if isinstance(weights, str) else None
         key = json.dumps([ref, files], sort_keys=True)
         if key not in self._backbones:
             self._backbones[key] = remembered("backbone", [dict(ref), files, self.stamp("backbone", ref)], compute)

@@ -15,7 +15,7 @@ from fedbench.options import declared, place
 from fedbench.results.metric_direction import Measure
 from fedbench.schema import Schema, faults
 from fedbench.types import SIZES
-from fedbench.words import meant
+from fedbench.words import meant, nearest, shortened
 
 KINDS = {
     "allocation": "fedbench_register_allocations",
@@ -322,8 +322,11 @@ class Catalogue:
         """What to tell someone who asked for a component that does not exist."""
         known = sorted(self.components[kind])
         hint = meant(name, known, f"known: {', '.join(known) or 'none'}; of your own: --plugin FILE")
-        lost = [f"{plugin} ({message})" for plugin, message in self.broken.items()]
-        note = f" Plugins that failed to load: {'; '.join(lost)}." if lost else ""
+        if len(self.broken) == 1 and not nearest(name, known):
+            note = f" A plugin failed to load: {next(iter(self.broken.values()))}."
+        else:
+            lost = f"{shortened(list(self.broken), 3)} (`fedbench plugins list --components` says why)"
+            note = f" Plugins that failed to load: {lost}." if self.broken else ""
         return f"no {kind} is called {name!r}; {hint}{note}"
 
     def to_json(self) -> dict[str, Any]:

@@ -20,6 +20,7 @@ DISTRIBUTION = "fedbench-heft"  # by which it is installed: on PyPI, `fedbench` 
 # The modules that make a component's facts from its signature, its docstring and its declarations.
 DESCRIBING = ("fedbench.registry.catalogue", "fedbench.options", "fedbench.schema")
 BUILT_IN = Path(__file__).with_name("built_in.json")  # what fedbench's own plugins register
+NOUNS = {"fedbench": "plugin", "fedbench.trackers": "tracker", "fedbench.commands": "command"}  # by group
 MOST = 5000  # files of a package that are read; a module in a folder of data is not the data's hash
 
 
@@ -37,7 +38,7 @@ def points(group: str) -> tuple[list[EntryPoint], dict[str, str]]:
             name = _normalized(dist) if chosen else ""
         except Exception as error:  # of importlib.metadata, which trusts what is installed
             place = getattr(dist, "_path", "an unknown package")
-            unusable[str(place)] = f"its metadata cannot be read: {type(error).__name__}: {error}"
+            unusable[str(place)] = f"the metadata in {place} cannot be read: {type(error).__name__}: {error}"
             continue
         if not chosen or name in seen:
             continue
@@ -48,6 +49,23 @@ def points(group: str) -> tuple[list[EntryPoint], dict[str, str]]:
             else:
                 unusable[point.name] = f"the entry point of {name!r:.80} names no module, but {point.value!r:.80}"
     return found, unusable
+
+
+def by_name(group: str) -> tuple[dict[str, EntryPoint], dict[str, str]]:
+    """The entry points of a group by name, where no other package takes the place of one of fedbench's.
+
+    Returns:
+        The entry points, and why others are not used, by their name or place.
+    """
+    found, unusable = points(group)
+    chosen: dict[str, EntryPoint] = {}
+    for point in sorted(found, key=lambda point: package_of(point) != OURS):
+        first = chosen.setdefault(point.name, point)
+        if first.value != point.value:
+            what = f"two packages install a {NOUNS.get(group, 'plugin')} called {point.name!r}"
+            names = package_of(first), package_of(point)
+            unusable[point.name] = f"{what}: {' and '.join(names)}; the one of {names[0]} is used"
+    return chosen, unusable
 
 
 @cache

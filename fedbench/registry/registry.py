@@ -12,7 +12,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -20,20 +19,21 @@ from typing import TYPE_CHECKING, Any
 import pluggy
 
 from fedbench import __version__, hookspecs
-from fedbench.disk import cache_file, hash_of_file, keep, kept
+from fedbench.disk import as_written, cache_file, hash_of_file, keep, kept
 from fedbench.errors import NotApplicable, UserError, summary_of
 from fedbench.processes import supervisor
 from fedbench.registry.catalogue import KINDS, Catalogue, Component, Unfit, references
 from fedbench.registry.installed import (
     DESCRIBING,
+    NOUNS,
     OURS,
+    by_name,
     file_stamp,
     hash_of_plugin,
     hash_of_sources,
     is_editable,
     origin,
     package_of,
-    points,
     shipped,
     version_of,
 )
@@ -79,21 +79,18 @@ class Registry:
         """
         self.in_place, self.timeout = in_place, timeout
         self.reading = reading or timeout or READING
-        self.entry_points: dict[str, EntryPoint] = {}
-        found, self.troubles = points(GROUP)
-        for point in sorted(found, key=lambda point: package_of(point) != OURS):  # no other package replaces ours
-            first = self.entry_points.setdefault(point.name, point)
-            if first.value != point.value:
-                self.troubles[point.name] = (
-                    f"two packages install a plugin called {point.name!r}: {package_of(first)} and "
-                    f"{package_of(point)}; the one of {package_of(first)} is used"
-                )
+        self.entry_points, self.troubles = by_name(GROUP)
         self.files = _by_name(files)
         self.lost: dict[str, str] = {}  # plugins that ended or hung the process that imported them, and how
         self._makers: dict[str, dict[tuple[str, str], tuple[Callable, Component]]] = {}
         self._sources: dict[str, str] = {}  # hashes of packages that are installed editable
         self.manager = pluggy.PluginManager(GROUP)
         self.manager.add_hookspecs(hookspecs)
+
+    @property
+    def refused(self) -> list[str]:
+        """Why entry points are not used, those of trackers and commands too."""
+        return list(dict.fromkeys(why for group in NOUNS for why in by_name(group)[1].values()))
 
     def is_third_party(self, plugin: str) -> bool:
         """Whether a plugin is not fedbench's own. Trackers of fedbench are given as files, and are its own."""
@@ -410,7 +407,7 @@ def _by_name(files: Sequence[str]) -> dict[str, Path]:
     named: dict[str, Path] = {}
     for file in files:
         try:
-            path = Path(file).resolve()
+            path = as_written(Path(file)).resolve()
         except (OSError, ValueError, RuntimeError) as error:  # too long, with a NUL, or a link to itself
             raise UserError(f"--plugin {file!r:.80}: no file can have that path ({error})") from error
         if named.setdefault(path.name, path) != path:

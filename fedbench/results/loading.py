@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fedbench.disk import hash_of_json
+from fedbench.disk import as_written, expanded, hash_of_json
 from fedbench.errors import UserError
 from fedbench.results.content import digest_of_cell
 from fedbench.results.files import ALWAYS
@@ -99,7 +99,7 @@ def examine(paths: Iterable[str | Path], candidates: bool = False) -> Found:
     wrong: dict[str, None] = {}
     whole = functools.cache(Path.resolve)
     for path in paths:
-        there = _look(Path(path).expanduser(), candidates)
+        there = _look(as_written(expanded(path)), candidates)
         wrong |= dict.fromkeys(there.wrong)
         for some, known in ((there.results, found), (there.undecided, undecided)):
             for result in some:

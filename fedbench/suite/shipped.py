@@ -6,6 +6,7 @@ import os
 from importlib.resources import files
 from pathlib import Path
 
+from fedbench.disk import as_written
 from fedbench.errors import UnknownName, UserError
 from fedbench.words import nearest
 
@@ -39,6 +40,8 @@ def found(given: str) -> str:
     for a name that is neither, UserError for a file that is not there and whose name is that of a shipped suite."""
     if os.path.lexists(given):
         return given
+    if os.path.lexists(written := as_written(Path(given))):
+        return str(written)
     known = names()
     if given in known:
         return str(known[given])

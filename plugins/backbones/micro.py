@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from fedbench import hookimpl
-from fedbench.disk import hash_of_file
+from fedbench.disk import expanded, hash_of_file
 from fedbench.errors import DataMissing, UserError
 from fedbench.models.backbone import Architecture, Source
 from fedbench.options import Natural, judged
@@ -60,7 +60,7 @@ def weights_file(name: str, pretrained: bool | str, weights_seed: int) -> Path |
     """The safetensors file that these options mean, or None for random weights."""
     if pretrained is False:
         return None
-    given = WEIGHTS if pretrained is True else Path(pretrained).expanduser()
+    given = WEIGHTS if pretrained is True else expanded(pretrained)
     own = f"{name}-seed{weights_seed}.safetensors"
     file = given / own if given.is_dir() else given
     if file.is_file():

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedbench import hookimpl
-from fedbench.disk import hash_of_file, remembered
+from fedbench.disk import expanded, hash_of_file, remembered
 from fedbench.errors import UnknownName, UserError
 from fedbench.machine import package_version
 from fedbench.words import nearest
@@ -46,7 +46,7 @@ def timm_model(name: str, pretrained: bool | str = True, load: bool = True, **op
     if pretrained is True:
         fingerprint = f"timm:{name.split('.')[0]}.{model.pretrained_cfg.get('tag') or 'default'}"
     elif pretrained:
-        fingerprint = load_file(model, Path(pretrained).expanduser(), load)
+        fingerprint = load_file(model, expanded(pretrained), load)
     config = model.pretrained_cfg
     size = options.get("img_size", config.get("input_size", (3, 224, 224))[1])
     return Source(model, size, tuple(config["mean"]), tuple(config["std"]), fingerprint, Architecture(name, options))

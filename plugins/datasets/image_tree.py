@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fedbench.data.image_files import UnreadableFile, checked
 from fedbench.errors import UserError
-from fedbench.words import counted, meant, on_a_line, shortened, suggestion
+from fedbench.words import composed, counted, meant, on_a_line, shortened, suggestion, unlike
 
 SUFFIXES = {".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".tif", ".tiff"}
 LAYOUT = "expected images in <root>/<domain>/<class>/, such as <root>/sketch/dog/1.jpg"
@@ -37,6 +37,7 @@ class Tree:
         self.broken: set[str] = set()  # domains of which not all is known
         self.dead: set[str] = set()  # links in the place of folders
         self.passed_over: list[str] = []
+        self.spelt = {composed(name): name for name in classes or ()}  # one class whatever its Unicode form on disk
         self.images = {domain: self._classes(domain) for domain in self._domains(domains)}
         found = sorted({name for classes in self.images.values() for name in classes})
         self.classes = found if self.wanted is None else self.wanted
@@ -73,7 +74,7 @@ class Tree:
 
     def _domains(self, wanted: Sequence[str] | None) -> list[str]:
         entries = self._list(self.root)
-        loose = [entry.path for entry in entries if _is_image(entry) and not self._is_folder(entry)]
+        loose = self._loose(entries)
         if loose:
             self.faults.append(f"{self.root} itself holds {counted(len(loose), 'image')}, such as {_last(loose[0])}")
         found = self._folders(entries, wanted)
@@ -92,14 +93,17 @@ class Tree:
         """The class folders of one domain that hold images."""
         faults = len(self.faults) + len(self.deep)
         entries = self._list(self.root / domain)
-        loose = [entry.path for entry in entries if _is_image(entry) and not self._is_folder(entry)]
+        loose = self._loose(entries)
         if loose:
             where, first = self.root / domain, _last(loose[0])
             self.faults.append(f"{where} holds {counted(len(loose), 'image')} outside class folders, such as {first}")
-        found = {}
+        found: dict[str, list[str]] = {}
         for name in self._folders(entries, self.wanted):
             if images := self._images(f"{domain}/{name}"):
-                found[name] = images
+                called = self.spelt.setdefault(composed(name), name)
+                if called in found:
+                    self.faults.append(f"{self.root / domain} has {called!r} twice{unlike(name, called)}")
+                found[called] = images
         if len(self.faults) + len(self.deep) > faults:
             self.broken.add(domain)
         elif not found and self.wanted is None:
@@ -111,16 +115,23 @@ class Tree:
         """The images of one class folder. A folder among them is looked into, since images may lie too deep; one that
         is called like an image and holds none stands in the place of an image."""
         found = []
-        for entry in self._list(self.root / folder):
+        entries = self._list(self.root / folder)
+        self._loose(entries)
+        for entry in entries:
             below = []
             if self._is_folder(entry):
-                below = [inner.path for inner in self._list(Path(entry.path)) if _is_image(inner)]
+                below = self._loose(self._list(Path(entry.path)))
                 self.deep += below
             if _is_image(entry) and not below:
                 found.append(f"{folder}/{entry.name}")
-            elif _ending(entry) in _readable() and not self._is_folder(entry):
-                self.passed_over.append(f"{folder}/{entry.name}")
         return found
+
+    def _loose(self, entries: Iterable[os.DirEntry[str]]) -> list[str]:
+        """The paths of images among the entries that are no folders; those of other endings are counted."""
+        files = [entry for entry in entries if not self._is_folder(entry)]
+        others = [entry for entry in files if _ending(entry) in _readable() - SUFFIXES]
+        self.passed_over += [os.path.relpath(entry.path, self.root) for entry in others]
+        return [entry.path for entry in files if _is_image(entry)]
 
     def _judge(self) -> None:
         """Note the classes that a domain lacks, or that cannot be split; not of domains of which not all is known."""
@@ -140,7 +151,7 @@ class Tree:
         """The names of folders among the entries. A link that leads to none may have been one."""
         found = []
         for entry in entries:
-            if wanted is not None and entry.name not in wanted:
+            if wanted is not None and composed(entry.name) not in map(composed, wanted):
                 continue
             if self._is_folder(entry):
                 found.append(entry.name)

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
+import unicodedata
+from pathlib import Path
 
 import pytest
-from command import fedbench
+from command import TINY, fedbench, write_suite
 from factories import eval_rows, write_cell
+
+from fedbench.disk import as_written
 
 SPELLINGS = {
     "relative": "{name}",
@@ -48,3 +53,22 @@ def test_a_path_means_one_folder_however_it_is_spelt(tmp_path, spelt, how):
         assert done.exit_code == 0, (words, done.output)
         assert not made or os.path.exists(f"{spelt('whole')}/{made}"), words
     assert not (tmp_path / "~").exists()
+
+
+@pytest.mark.parametrize(("there", "given"), [("NFC", "NFD"), ("NFD", "NFC")])
+def test_what_is_read_is_found_where_a_file_system_changed_its_unicode_form(tmp_path, there, given):
+    def name(form, text):
+        return unicodedata.normalize(form, text)
+
+    folder = tmp_path / name(there, "d\xe9p\xf4t")
+    folder.mkdir()
+    write_suite(folder, "allsmall").rename(folder / name(there, "caf\xe9.yaml"))
+    shutil.copy(TINY, folder / name(there, "\xe9t\xe9.py"))
+    write_cell(folder / "s", "fedra", evaluation=eval_rows({1: {"a": 0.5}}))
+    suite, plugin = name(given, "d\xe9p\xf4t/caf\xe9.yaml"), name(given, "d\xe9p\xf4t/\xe9t\xe9.py")
+    for words in (["plan", suite, "--plugin", plugin], ["compare", name(given, "d\xe9p\xf4t")]):
+        done = fedbench(*words, cwd=tmp_path)
+        assert done.exit_code == 0, done.output
+    missing = Path(name(given, "d\xe9p\xf4t/n\xe9.txt"))
+    assert as_written(tmp_path / missing) == folder / missing.name and as_written(missing) == missing
+    assert os.listdir(tmp_path) == [folder.name]

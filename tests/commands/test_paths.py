@@ -55,6 +55,12 @@ def test_home_is_expanded_behind_every_option_where_no_shell_does(tmp_path, monk
     assert not (tmp_path / "~").exists()
 
 
+@pytest.mark.parametrize("words", [["compare"], ["report"], ["plan"], ["merge", "--into=~nobody-of-that-name/y"]])
+def test_the_home_of_nobody_is_refused_in_words(tmp_path, words):
+    refused = fedbench(*words, "~nobody-of-that-name/x", cwd=tmp_path)
+    assert refused.exit_code == 2 and "~nobody-of-that-name" in refused.output and list(tmp_path.iterdir()) == []
+
+
 def test_home_is_expanded_from_python_too(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     work = tmp_path / "work"

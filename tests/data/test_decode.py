@@ -104,6 +104,16 @@ def test_every_deep_mode_in_every_format_keeps_its_shades_or_is_refused_by_name(
             assert near(left, (0, 0, 0)) and near(right, (128, 128, 128)), kind
 
 
+def test_greys_of_a_tiff_whose_white_is_zero_are_no_negative():
+    """As of X-rays. Pillow turns them at 8 bits alone, when it writes and when it reads."""
+    deep, flat = (Image.fromarray(np.array([[0, most]], dtype=f"u{most.bit_length() // 8}")) for most in (65535, 255))
+    assert [pixels(encoded(deep, "tiff", tiffinfo={262: of}), 2, "nearest")[0][0].tolist() for of in (0, 1)] == [
+        [255, 0],
+        [0, 255],
+    ]
+    assert pixels(encoded(flat, "tiff", tiffinfo={262: 0}), 2, "nearest")[0][0].tolist() == [0, 255]
+
+
 def test_twelve_bit_grey_of_tiff_keeps_its_shades():
     """Values 0x123 and 0xfed; Pillow opens them among 16 bits as they are."""
     tags = [(256, 4, 2), (257, 4, 1), (258, 3, 12), (259, 3, 1), (262, 3, 1), (273, 4, 8), (277, 3, 1), (279, 4, 3)]

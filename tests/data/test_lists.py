@@ -72,6 +72,12 @@ def test_images_follow_the_lists_and_classes_the_folders(tmp_path):
     assert [round(float(x[0].mean()), -1) for x in splits.train.x] == [20, 40, 0]
 
 
+def test_images_are_found_where_a_file_system_decomposed_their_names(tmp_path):
+    write(tmp_path / "photo/chat/e\u0301te\u0301.jpg", jpeg(50))
+    data = lists(tmp_path, "photo/chat/\xe9t\xe9.jpg 1\nphoto/cat/0.jpg 0\n").dataset(8, "bicubic", "fail")
+    assert data.classes == ("cat", "chat") and len(data.load().train) == 2
+
+
 def test_classes_that_nobody_has_are_kept_by_number(tmp_path):
     data = lists(tmp_path, "photo/dog/2.jpg 2\n", classes=4).dataset(8, "bicubic", "fail")
     assert data.classes == ("cat", "class 1", "dog", "class 3")

@@ -64,13 +64,24 @@ def test_one_name_in_two_kinds_is_no_clash():
     assert not catalogue.clashes
 
 
-def test_an_unknown_name_gets_the_nearest_and_the_plugins_that_were_lost():
+def test_an_unknown_name_gets_the_nearest_and_in_short_the_plugins_that_were_lost():
     catalogue = Catalogue(broken={"p": "plugin 'p' of lost-package does not load: ImportError: no"})
     catalogue.add([described()])
-    with pytest.raises(UserError, match="did you mean 'thing'.*lost-package"):
+    with pytest.raises(
+        UserError, match=r"did you mean 'thing'\? Plugins that failed to load: p \(`fedbench plugins list"
+    ):
         catalogue.find("method", "thin")
+    with pytest.raises(
+        UserError, match=r"known: thing; .* A plugin failed to load: plugin 'p' of lost-package does not"
+    ):
+        catalogue.find("method", "unlike")
     with pytest.raises(UserError, match="no objective is called 'thing'; known: none"):
         catalogue.find("objective", "thing")
+    catalogue.broken |= dict.fromkeys("qrst", "a long story")
+    with pytest.raises(
+        UserError, match=r"failed to load: p, q, r and 2 more \(`fedbench plugins list --components` says"
+    ):
+        catalogue.find("method", "unlike")
 
 
 def test_an_unknown_backbone_is_left_to_timm():

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 
 import pytest
+from command import fedbench
 
+from fedbench.commands.doctor import _plugins
+from fedbench.commands.run import files
 from fedbench.disk import hash_of_file
-from fedbench.registry.installed import hash_of_plugin
+from fedbench.registry.installed import by_name, hash_of_plugin
 from fedbench.registry.registry import Registry
 
 
@@ -51,17 +55,39 @@ def test_a_plugin_file_that_is_no_python_has_a_version(tmp_path):
     assert Registry([str(tmp_path / "mine.py")]).version("mine.py").startswith("sha256:")
 
 
-@pytest.mark.parametrize("name", ["fedra", "lora", "timm", "strokes6"])
+OURS_BY_GROUP = [("plugin", name) for name in ("fedra", "lora", "timm", "strokes6")]
+OURS_BY_GROUP += [("tracker", "mlflow"), ("tracker", "tensorboard"), ("command", "invert")]
+
+
+@pytest.mark.parametrize(("kind", "name"), OURS_BY_GROUP)
 @pytest.mark.parametrize("package", ["a_first", "zz_last"])
-def test_an_entry_point_of_another_package_does_not_take_the_place_of_a_builtin(tmp_path, monkeypatch, name, package):
+def test_an_entry_point_of_another_package_does_not_take_the_place_of_a_builtin(
+    tmp_path, monkeypatch, kind, name, package
+):
+    group = "fedbench" if kind == "plugin" else f"fedbench.{kind}s"
     info = tmp_path / f"{package}-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(f"[fedbench]\n{name} = json\n")
+    (info / "entry_points.txt").write_text(f"[{group}]\n{name} = json\n")
     monkeypatch.syspath_prepend(str(tmp_path))  # before that of fedbench
     importlib.invalidate_caches()
-    registry = Registry()
-    assert not registry.is_third_party(name)
-    assert registry.troubles[name] == (
-        f"two packages install a plugin called {name!r}: fedbench and {package}; the one of fedbench is used"
-    )
+    found, _ = by_name(group)
+    assert found[name].dist.name == "fedbench"
+    why = f"two packages install a {kind} called {name!r}: fedbench and {package}; the one of fedbench is used"
+    assert why in Registry().refused
+    shown = fedbench("plugins", "list", cwd=tmp_path)
+    assert why in " ".join(shown.output.split())
+    if kind == "tracker":
+        monkeypatch.setattr("fedbench.commands.run.find_spec", lambda name: True)
+        assert Path(files([name])[0]).parent.name == "trackers"
+
+
+def test_doctor_names_packages_whose_metadata_cannot_be_read(tmp_path, monkeypatch):
+    info = tmp_path / "sick-1.0.dist-info"
+    info.mkdir()
+    (info / "entry_points.txt").write_text("[fedbench]\nno equals sign\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    importlib.invalidate_caches()
+    notes = [check for check in _plugins(Registry()) if check.level == "note"]
+    assert [check.fix for check in notes] == ["correct or uninstall that package"]
+    assert str(info) in notes[0].found

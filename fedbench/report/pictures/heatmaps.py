@@ -52,7 +52,7 @@ def _drawn(found: Mapping[str, Shares], groups: Mapping[str, Sequence[int]]) -> 
             _sums(below, one.holders, most)
             if i % columns == 0:
                 above.set_yticks(range(len(groups)), list(groups))
-                above.set_ylabel("client · domain · $L_n$" if alone else "domain (clients)")
+                above.set_ylabel("client · domain · $L_n$" if alone else "domain (clients)", parse_math=True)
                 below.set_yticks([0, most], ["0", f"{most:.3g}"])
                 below.set_ylabel("clients")
                 below.spines["left"].set_visible(True)

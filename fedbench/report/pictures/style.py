@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -11,6 +12,7 @@ from typing import Any, TypeVar
 import matplotlib
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.container import Container
 from matplotlib.figure import Figure, FigureBase
 from matplotlib.font_manager import FontProperties
 from matplotlib.patheffects import withStroke
@@ -62,7 +64,9 @@ PAPER: dict[Any, Any] = {
     "figure.constrained_layout.use": True,
     "pdf.fonttype": 42,  # TrueType: publishers refuse Type 3
     "svg.hashsalt": "fedbench",
+    "text.parse_math": False,  # names may hold dollar signs
 }
+UNNAMED = re.compile(r"_(child|container)\d+|_nolegend_")  # what matplotlib calls an artist without a label
 
 
 @contextmanager
@@ -216,10 +220,11 @@ def layer_axis(ax: Axes, L: int) -> None:
 
 def legend_below(figure: FigureBase, axes: Iterable[Axes], width: float) -> None:
     """One legend for all axes, under them: each label once, in as many columns as fit `width` inches."""
-    entries: dict[str, Artist] = {}
+    entries: dict[str, Artist | Container] = {}
     for ax in axes:
-        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
-            entries.setdefault(label, handle)
+        for artist in (*ax.lines, *ax.containers):  # matplotlib's own list lacks names that begin with `_`
+            if not UNNAMED.fullmatch(label := str(artist.get_label())):
+                entries.setdefault(label, artist)
     names, rows = _legend(list(entries), width)
     columns = -(-len(entries) // rows)  # as even as possible
     figure.legend(list(entries.values()), names, loc="outside lower center", ncols=columns)

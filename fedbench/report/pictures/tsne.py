@@ -120,8 +120,10 @@ def tsne(points: Mapping[str, Points]) -> Figure:
         for ax in (*above[len(points) :], *below[len(points) :]):
             ax.remove()
         for half, title in ((above, "class"), (below, "domain")):
+            ax = half[columns - 1]
             right = {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)}
-            half[columns - 1].legend(title=title, handletextpad=0.1, markerscale=1.5, **right)
+            labels = [str(drawn.get_label()) for drawn in ax.collections]  # given, since some may begin with `_`
+            ax.legend(ax.collections, labels, title=title, handletextpad=0.1, markerscale=1.5, **right)
     return figure
 
 

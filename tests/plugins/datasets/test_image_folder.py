@@ -111,9 +111,24 @@ def test_files_that_may_be_images_and_are_not_taken_are_counted_and_named(root):
         write(root / "photo/dog" / name)
     (note,) = make(8, str(root)).notes
     assert note.startswith("3 files that may be images are not taken: 1 .avif, 2 .jfif, such as photo/dog/a.jfif; ")
+    write(root / "photo/loose.jfif")
+    write(root / "top.ppm")
+    assert make(8, str(root)).notes[0].startswith("5 files that may be images are not taken: 1 .avif, 3 .jfif, 1 .ppm")
     for file in (root / "art/cat").iterdir():
         file.rename(file.with_suffix(".ppm"))
-    assert "10 .ppm" in refused(root) and "domain 'art' lacks class 'cat'" in refused(root)
+    assert "11 .ppm" in refused(root) and "domain 'art' lacks class 'cat'" in refused(root)
+
+
+def test_one_class_in_two_unicode_forms_is_one_class(root):
+    """As where one half of a tree was copied by a file system that decomposes names."""
+    (root / "art/cat").rename(root / "art/caf\xe9")
+    (root / "photo/cat").rename(root / "photo/cafe\u0301")
+    whole = make(8, str(root))
+    assert len(whole.classes) == 2 and "caf\xe9" in whole.classes
+    for given in ("caf\xe9", "cafe\u0301"):
+        assert make(8, str(root), classes=[given, "dog"]).classes == (given, "dog")
+    write(root / "art/cafe\u0301/1.jpg")
+    assert "twice (letters and accents are encoded in another Unicode form)" in refused(root)
 
 
 def test_file_name_that_is_not_utf8(root):

@@ -86,3 +86,17 @@ def test_without_matplotlib_the_extra_is_named(here, monkeypatch):
     monkeypatch.setattr("fedbench.commands.plot.find_spec", lambda name: None if name == "matplotlib" else real(name))
     done = fedbench("plot", "curves", cwd=here)
     assert done.exit_code == 2 and "pip install 'fedbench-heft[plots]'" in done.output
+
+
+@pytest.mark.parametrize("kind", ["curves", "pareto", "layers", "allocation"])
+def test_names_with_signs_of_mathematics_and_of_hidden_labels_are_drawn_as_they_are(tmp_path, kind):
+    names = ("_hidden", "a$x^$b", "$\\alpha", "_child0x")
+    for name in names:
+        for seed, scenario in ((0, "one"), (1, "one"), (0, "_2$"), (1, "_2$")):
+            parts = {"evaluation": SCORES, "rounds": prefix_rounds((2, 1), 2)}
+            parts["layers"] = [layer_row(t, j) for t in (1, 2) for j in range(2)]
+            write_cell(tmp_path / "s", name, seed, scenario=scenario, **parts)
+    done = fedbench("plot", kind, "s", "--format", "svg", cwd=tmp_path)
+    assert done.exit_code == 0, done.output
+    drawn = "".join(file.read_text() for file in (tmp_path / "plots").iterdir())
+    assert all(f"<!-- {name} -->" in drawn for name in names)
