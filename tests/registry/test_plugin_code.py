@@ -11,7 +11,7 @@ from command import fedbench
 from fedbench.commands.doctor import _plugins
 from fedbench.commands.run import files
 from fedbench.disk import hash_of_file
-from fedbench.registry.installed import by_name, hash_of_plugin
+from fedbench.registry.installed import by_name, hash_of_plugin, package_of
 from fedbench.registry.registry import Registry
 
 
@@ -72,7 +72,7 @@ def test_an_entry_point_of_another_package_does_not_take_the_place_of_a_builtin(
     monkeypatch.syspath_prepend(str(tmp_path))  # before that of fedbench
     importlib.invalidate_caches()
     found, _ = by_name(group)
-    assert found[name].dist.name == "fedbench"
+    assert package_of(found[name]) == "fedbench"
     why = f"two packages install a {kind} called {name!r}: fedbench and {package}; the one of fedbench is used"
     assert why in Registry().refused
     shown = fedbench("plugins", "list", cwd=tmp_path)
