@@ -91,6 +91,20 @@ def tiny_imagenet(root: Path) -> Path:
     return root
 
 
+def vader_domains(root: Path) -> Path:
+    """Three sentences, one of each class, of each of ten tweets, reviews and articles."""
+    for kind in ("tweets", "movieReviewSnippets", "amazonReviewSnippets", "nytEditorialSnippets"):
+        rated = [(i, k, rating) for i in range(10) for k, rating in enumerate((-0.6, 0.5, 0.51))]
+        lines = [f"{i}_{k}\t{rating}\t{kind} {i} {k}\r\n" for i, k, rating in rated]
+        write(root / "hutto_ICWSM_2014" / f"{kind}_GroundTruth.txt", "".join(lines))
+    return root
+
+
+def text_table(root: Path) -> Path:
+    write(root / "table.csv", "text,label\n" + "".join(f"text {i},{i % 2}\n" for i in range(20)))
+    return root / "table.csv"
+
+
 LAYOUTS = {
     "domainnet": domainnet,
     "nicopp": nicopp,

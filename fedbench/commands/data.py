@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
@@ -113,23 +114,34 @@ def check(names: tuple, root: str | None, image_size: int, sets: tuple, as_json:
 @ROOT
 @click.option("--image-size", default=224, show_default=True, type=click.IntRange(1), help="Decode at N pixels.")
 @SET
+@click.option("--from", "archive", metavar="FILE", help="Take the data set's archives out of this one first.")
 @click.option("--unverified", is_flag=True, help="Unpack an archive although its checksum is not the official one.")
 @JSON
 @PLUGINS
 def prepare(
-    name: str, root: str | None, image_size: int, sets: tuple, unverified: bool, as_json: bool, plugins: tuple
+    name: str,
+    root: str | None,
+    image_size: int,
+    sets: tuple,
+    archive: str | None,
+    unverified: bool,
+    as_json: bool,
+    plugins: tuple,
 ) -> None:
     """Unpack a data set's archives, if need be, and decode its images into the cache, in one thread a core.
 
     \b
     fedbench data prepare cifar10 --image-size 32
     fedbench data prepare nicopp --root /data/NICOpp
+    fedbench data prepare vader_domains --from vaderSentiment-3.3.2.tar.gz
 
     A suite would do so by itself, when it first needs the images. What is there is not done again; what was interrupted
     leaves nothing behind. An archive with a wrong checksum is not unpacked.
     """
     folder = DatasetFolder(Registry(plugins), name, _options(root, sets))
     console = Screen(soft_wrap=True)
+    if archive:
+        folder.take(Path(archive).expanduser())
     unpacked = folder.unpack(unverified)
     done = folder.prepare(image_size, (lambda text: None) if as_json else console.print)
     if as_json:
@@ -139,8 +151,9 @@ def prepare(
     for place in unpacked:
         console.print(f"unpacked {place}")
     width = max(map(len, done.images))
+    noun = "texts" if done.texts else "images"
     for domain, (train, test) in done.images.items():
-        console.print(f"{domain:{width}} {train:>9,} training {test:>8,} test images")
+        console.print(f"{domain:{width}} {train:>9,} training {test:>8,} test {noun}")
     if done.skipped:
         console.print(f"{len(done.skipped):,} of {done.listed:,} images cannot be read and were left out")
     took = "there already" if done.known else f"took {done.seconds:.1f} s"

@@ -12,9 +12,9 @@ from typing import Any
 
 from rich.filesize import decimal
 
-from fedbench.data.archive import md5, unpack
+from fedbench.data.archive import md5, take_out, unpack
 from fedbench.data.cache import entry_of, holds
-from fedbench.data.checked import fault_of_images, loaded, repeated, told_repeated, told_untrained, too_many
+from fedbench.data.checked import fault_of_split, loaded, repeated, told_repeated, told_untrained, too_many
 from fedbench.data.decode import check_options, told_unreadable
 from fedbench.data.lists import read_list
 from fedbench.data.sources import DataPart, DataSource, root_of
@@ -123,7 +123,7 @@ class DatasetFolder:
     def _unreadable(self, dataset: Dataset, splits: Splits) -> DatasetFinding:
         """Whether images were skipped. With `unreadable: skip` this is as wanted."""
         if not splits.skipped:
-            return DatasetFinding("ok", "every image can be read")
+            return DatasetFinding("ok", f"every {'text' if dataset.texts else 'image'} can be read")
         why = dataset.why or (lambda path: "cannot be read")
         what = "and are left out" if self.skips else "(`unreadable: skip` leaves them out)"
         text = told_unreadable(str, splits.skipped, splits.listed, why, what)
@@ -165,8 +165,9 @@ class DatasetFolder:
 
     def _numbers(self, dataset: Dataset, splits: Splits) -> Iterator[DatasetFinding]:
         official = self.source.counts if self.source else {}
+        noun = "texts" if dataset.texts else "images"
         for domain, counts in images(dataset, splits).items():
-            text = f"{domain}: {counts[0]:,} training and {counts[1]:,} test images"
+            text = f"{domain}: {counts[0]:,} training and {counts[1]:,} test {noun}"
             if domain not in official:
                 yield DatasetFinding("ok", text)
             elif counts == official[domain]:
@@ -176,7 +177,7 @@ class DatasetFolder:
 
     def _contents(self, dataset: Dataset, splits: Splits) -> Iterator[DatasetFinding]:
         """What is wrong or odd about images and labels. Official numbers show whether any are missing."""
-        faults = [fault_of_images(getattr(splits, split), dataset, split) for split in ("train", "test")]
+        faults = [fault_of_split(getattr(splits, split), dataset, split) for split in ("train", "test")]
         if any(faults):
             yield from (DatasetFinding("WRONG", fault) for fault in filter(None, faults))
             return
@@ -184,7 +185,15 @@ class DatasetFolder:
             yield DatasetFinding("note", untrained)
         n = len(splits.test)
         if count := repeated(splits):
-            yield DatasetFinding("WRONG" if too_many(count, n) else "note", told_repeated(count, n))
+            yield DatasetFinding("WRONG" if too_many(count, n) else "note", told_repeated(count, dataset, n))
+
+    def take(self, file: Path) -> list[Path]:
+        """Take the archives of the data set out of another archive into its folder. Raises: UserError."""
+        wanted = {part.archive for part in self.source.parts if part.archive} if self.source else set()
+        if not wanted:
+            raise UserError(f"{self.name} has no archives, and takes nothing --from {file}")
+        self.root.mkdir(parents=True, exist_ok=True)
+        return take_out(file, wanted, self.root)
 
     def unpack(self, unverified: bool = False) -> list[Path]:
         """Unpack the archives of what is missing, and return the new folders. What is there is left as it is.
@@ -220,7 +229,8 @@ class DatasetFolder:
             counts = images(dataset, splits)
         size = sum(file.stat().st_size for file in entry.iterdir()) if entry.is_dir() else None
         place = entry if entry.is_dir() else None
-        return Prepared(counts, splits.skipped, splits.listed, place, size, known, time.perf_counter() - started)
+        took = time.perf_counter() - started
+        return Prepared(counts, splits.skipped, splits.listed, place, size, known, took, dataset.texts)
 
     def _blaming(self) -> AbstractContextManager[None]:
         return self.registry.blaming("dataset", self.name)
@@ -238,6 +248,7 @@ class Prepared:
         size: its bytes.
         known: whether it was there before.
         seconds: how long it took.
+        texts: whether these are texts.
     """
 
     images: Mapping[str, tuple[int, int]]
@@ -247,6 +258,7 @@ class Prepared:
     size: int | None
     known: bool
     seconds: float
+    texts: bool
 
 
 def will_take(size: int, image_size: int) -> str:

@@ -10,14 +10,14 @@ import shutil
 import stat
 import tarfile
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import IO, NamedTuple
 
 from fedbench.data.image_files import progress
-from fedbench.disk import NO_ROOM, locked_file
+from fedbench.disk import NO_ROOM, locked_file, write_atomically
 from fedbench.errors import UserError
 
 # Images do not shrink in an archive. What grows more than this was not made from a data set of images.
@@ -72,6 +72,24 @@ def unpack(archive: Path, folder: Path) -> None:
             (inner if inner.is_dir() else draft).rename(folder)
         finally:
             shutil.rmtree(draft, ignore_errors=True)
+
+
+def take_out(archive: Path, names: Collection[str], folder: Path) -> list[Path]:
+    """Copy the files of these names out of an archive into a folder, whatever folder of the archive they lie in.
+
+    Raises: UserError where there is none of them, or the archive is damaged.
+    """
+    found = []
+    with _faults(archive):
+        for member in _members(archive, lambda size: None):
+            name = member.name.rpartition("/")[2]
+            if name in names and member.read and not member.refused:
+                with member.read() as source:
+                    write_atomically(folder / name, source.read(_limit(archive)))
+                found.append(folder / name)
+    if not found:
+        raise UserError(f"{archive} does not hold {' or '.join(sorted(names))}")
+    return found
 
 
 @contextmanager

@@ -117,6 +117,7 @@ def _write(entry: Path, fingerprint: str, build: Callable[[NewArray], Splits]) -
         splits = build(new_array)
         facts = {}
         for split, images in (("train", splits.train), ("test", splits.test)):
+            assert isinstance(images, Images)  # texts are not decoded
             _check(split, images)
             for part in DTYPES:
                 name, array = f"{split}_{part}", getattr(images, part)

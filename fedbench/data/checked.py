@@ -1,16 +1,16 @@
-"""What no cell can be computed with: images, labels and clients that are not what they are said to be."""
+"""Faults of data that no cell can be computed with: in images or texts, labels and clients."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 
 from fedbench.errors import UserError
-from fedbench.types import Client, Clients, Dataset, Images, Splits
+from fedbench.types import Client, Clients, Dataset, Images, Splits, Texts
 
 LOOKED_AT = 256  # float images whose range is looked at; a data set may be larger than memory
 DARK, DARKER = -0.25, 0.01  # images are normalised already if a larger share of their values than this lies below that
@@ -33,7 +33,7 @@ def refusal(name: str, fault: str) -> UserError:
 
 
 def fault_of_load(load: object) -> str:
-    """What is wrong with what is to load the images, in a sentence; "" where nothing is."""
+    """What is wrong with what is to load the data, in a sentence; "" where nothing is."""
     if callable(load):
         return ""
     return f"`load` must be a function that returns Splits, not {of_what(load)}: write `load=lambda: Splits(...)`"
@@ -44,13 +44,20 @@ def fault_of_splits(splits: object) -> str:
     if not isinstance(splits, Splits):
         return f"`load` must return fedbench.types.Splits(train, test), not {of_what(splits)}"
     for split in ("train", "test"):
-        if not isinstance(images := getattr(splits, split), Images):
-            return f"`load` must return Splits of fedbench.types.Images, and {split} is {of_what(images)}"
+        if not isinstance(half := getattr(splits, split), Images | Texts):
+            return f"`load` must return Splits of fedbench.types.Images or Texts, and {split} is {of_what(half)}"
     return ""
 
 
-def fault_of_images(images: Images, dataset: Dataset, split: str) -> str:
+def fault_of_split(half: Images | Texts, dataset: Dataset, split: str) -> str:
     """What is wrong with a split, in a sentence; "" where nothing is."""
+    if isinstance(half, Texts) != dataset.texts:
+        return f"{split} holds {of_what(half)}, and `Dataset(texts={dataset.texts})` says otherwise"
+    of_values = _fault_of_texts(half, split) if isinstance(half, Texts) else _fault_of_images(half, split)
+    return of_values or _fault_of_labels(half, dataset, split)
+
+
+def _fault_of_images(images: Images, split: str) -> str:
     n, x = len(images.y), images.x
     shaped = isinstance(x, np.ndarray) and x.ndim == 4 and x.shape[1] == 3 and x.shape[2] == x.shape[3]
     if not shaped or x.dtype not in (np.uint8, np.float32):
@@ -59,8 +66,33 @@ def fault_of_images(images: Images, dataset: Dataset, split: str) -> str:
         return f"{split} has {len(x)} images but {n} labels"
     if x.dtype == np.float32 and n and (fault := _fault_of_range(x[:LOOKED_AT])):
         return f"{split}.x {fault}"
+    return ""
+
+
+def _fault_of_texts(texts: Texts, split: str) -> str:
+    n, text = len(texts.y), texts.text
+    if isinstance(text, str) or not isinstance(text, Sequence):
+        return f"{split}.text must be a list of strings or of pairs of strings, not {of_what(text)}"
+    if len(text) != n:
+        return f"{split} has {len(text)} texts but {n} labels"
+    pairs = bool(n) and not isinstance(text[0], str)
+    for i, one in enumerate(text):
+        if not (_is_pair(one) if pairs else isinstance(one, str)):
+            wanted = "a pair of strings, as the first is" if pairs and i else "a string, or all are pairs of strings"
+            return f"{split}.text[{i}] must be {wanted}, not {of_what(one)}"
+    if n and not any(map(any, text) if pairs else text):
+        return f"{split}.text has nothing but empty texts"
+    return ""
+
+
+def _is_pair(value: object) -> bool:
+    return isinstance(value, list | tuple) and len(value) == 2 and all(isinstance(part, str) for part in value)
+
+
+def _fault_of_labels(half: Images | Texts, dataset: Dataset, split: str) -> str:
+    n = len(half.y)
     for part, names in (("y", dataset.classes), ("domain", dataset.domains)):
-        values = getattr(images, part)
+        values = getattr(half, part)
         if values.shape != (n,) or values.dtype != np.int64:
             return f"{split}.{part} must be int64 ({n},), not {of_what(values)}"
         if not n or values.min() < 0 or values.max() >= len(names):
@@ -79,43 +111,49 @@ def _fault_of_range(x: np.ndarray) -> str:
 
 
 def repeated(splits: Splits) -> int:
-    """How many test images are training images too, pixel for pixel."""
-    test = Counter(map(_digest, splits.test.x))
-    return sum(test.pop(digest, 0) for digest in map(_digest, splits.train.x))
+    """How many test images or texts are training ones too, pixel for pixel or word for word."""
+    test = Counter(_values(splits.test))
+    return sum(test.pop(value, 0) for value in _values(splits.train))
 
 
-def _digest(x: np.ndarray) -> bytes:
-    return blake2b(np.ascontiguousarray(x).data, digest_size=16).digest()
+def _values(half: Images | Texts) -> Iterator[Hashable]:
+    """What is equal where images or texts are."""
+    if isinstance(half, Texts):
+        return (one if isinstance(one, str) else tuple(one) for one in half.text)
+    return (blake2b(np.ascontiguousarray(x).data, digest_size=16).digest() for x in half.x)
 
 
-def told_repeated(count: int, n: int) -> str:
-    """Of n test images so many are training images too: what that is to be called."""
-    return f"{count:,} of {n:,} test images are training images too, pixel for pixel"
+def told_repeated(count: int, dataset: Dataset, n: int) -> str:
+    """So many of n test images or texts are training ones too, in a sentence."""
+    noun, by = ("texts", "word for word") if dataset.texts else ("images", "pixel for pixel")
+    return f"{count:,} of {n:,} test {noun} are training {noun} too, {by}"
 
 
 def too_many(count: int, n: int) -> bool:
-    """Whether more than a tenth of n test images were trained on, and scores are of what was learnt by heart; real data
-    sets have a few."""
+    """Whether more than a tenth of n test images or texts were trained on, and scores are of what was learnt by heart;
+    real data sets have a few."""
     return 10 * count > n
 
 
-def told_untrained(train: Images, dataset: Dataset) -> str:
-    """The classes that no training image has, in a sentence; "" where there is none."""
+def told_untrained(train: Images | Texts, dataset: Dataset) -> str:
+    """The classes that no training image or text has, in a sentence; "" where there is none."""
+    noun = "text" if dataset.texts else "image"
     counts = np.bincount(train.y, minlength=len(dataset.classes))
     lacking = [dataset.classes[c] for c in np.flatnonzero(counts == 0)]
     if not lacking:
         return ""
     if len(lacking) == 1:
-        return f"no training image has the class {lacking[0]!r}"
-    return f"{len(lacking)} of {len(counts)} classes have no training image, {lacking[0]!r} among them"
+        return f"no training {noun} has the class {lacking[0]!r}"
+    return f"{len(lacking)} of {len(counts)} classes have no training {noun}, {lacking[0]!r} among them"
 
 
-def fault_of_domains(test: Images, dataset: Dataset) -> str:
-    """A domain that could not be scored, for want of test images, in a sentence; "" where there is none."""
+def fault_of_domains(test: Images | Texts, dataset: Dataset) -> str:
+    """A domain that could not be scored, for want of test data, in a sentence; "" where there is none."""
     counts = np.bincount(test.domain, minlength=len(dataset.domains))
     if counts.all():
         return ""
-    return f"the domain {dataset.domains[int(counts.argmin())]!r} has no test image, and so no score"
+    noun = "text" if dataset.texts else "image"
+    return f"the domain {dataset.domains[int(counts.argmin())]!r} has no test {noun}, and so no score"
 
 
 def fault_of_clients(clients: Sequence[Client], n: int) -> str:

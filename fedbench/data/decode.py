@@ -16,7 +16,7 @@ from fedbench.disk import hash_of_bytes, hash_of_json
 from fedbench.errors import UserError
 from fedbench.machine import package_version
 from fedbench.options import Text
-from fedbench.types import Dataset, Images, Splits
+from fedbench.types import Dataset, Images, Splits, Texts
 from fedbench.words import human_bytes, on_a_line, suggestion
 
 if TYPE_CHECKING:
@@ -249,7 +249,7 @@ def _strict_pillow() -> Iterator[None]:
 def _judge_skipped(
     store: ImageStore,
     splits: Splits,
-    halves: Mapping[str, tuple[Sequence[Sample], Images]],
+    halves: Mapping[str, tuple[Sequence[Sample], Images | Texts]],
     unreadable: str,
     domains: Sequence[str],
     classes: Sequence[str],

@@ -1,5 +1,5 @@
-"""Training images that nobody trains on as a client: the server's own, drawn before the partition deals out the others,
-and each client's validation images, drawn after it."""
+"""Training data that no client trains on: the server's proxy data, drawn before the partition, and each client's
+validation data, drawn after it. Images in the words below may be texts."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import numpy as np
 
 from fedbench.errors import UserError
 from fedbench.seeding import numpy_generator
-from fedbench.types import Client, Clients, Images
+from fedbench.types import Client, Clients, Images, Texts
 
 Partition = Callable[[np.ndarray, np.ndarray, int, np.random.Generator], Sequence[Client]]
 
 
-def proxy_of(images: Images, how: Mapping[str, Any] | None, seed: int) -> np.ndarray:
+def proxy_of(images: Images | Texts, how: Mapping[str, Any] | None, seed: int) -> np.ndarray:
     """(m,) int64, in order: the positions of the server's images in the training split; none without `data.proxy`.
 
     how: `{images: m}` or `{fraction: p}`, which is rounded and at least one. Raises UserError where nothing would be
@@ -31,7 +31,7 @@ def proxy_of(images: Images, how: Mapping[str, Any] | None, seed: int) -> np.nda
     return stratified(images, np.arange(n), m, numpy_generator(seed, use="proxy images"))
 
 
-def stratified(images: Images, among: np.ndarray, m: int, draw: np.random.Generator) -> np.ndarray:
+def stratified(images: Images | Texts, among: np.ndarray, m: int, draw: np.random.Generator) -> np.ndarray:
     """(m,) int64, in order: m of the positions `among`, of each class of each domain as large a part as of all.
 
     Numbers are rounded by the largest remainders, equal ones by chance.
@@ -48,7 +48,9 @@ def stratified(images: Images, among: np.ndarray, m: int, draw: np.random.Genera
     return np.sort(np.concatenate(chosen))
 
 
-def dealt(partition: Partition, images: Images, num_domains: int, seed: int, held_out: np.ndarray) -> Sequence[Client]:
+def dealt(
+    partition: Partition, images: Images | Texts, num_domains: int, seed: int, held_out: np.ndarray
+) -> Sequence[Client]:
     """The clients, and which of the images that are not held out each has, by its position in the training split."""
     draw = numpy_generator(seed, use="partition")
     if not len(held_out):
@@ -61,7 +63,7 @@ def dealt(partition: Partition, images: Images, num_domains: int, seed: int, hel
 
 
 def without_validation(
-    images: Images, clients: Clients, fraction: float | None, seed: int
+    images: Images | Texts, clients: Clients, fraction: float | None, seed: int
 ) -> tuple[Clients, Clients | None]:
     """The clients with what is left for their training, and with their validation images, in order; None without
     `evaluation.validation`.
@@ -86,7 +88,7 @@ def without_validation(
     return Clients(clients.domains, clients.sizes - m, kept), Clients(clients.domains, m, out)
 
 
-def _validation_of(images: Images, client: Client, m: int, seed: int) -> np.ndarray:
+def _validation_of(images: Images | Texts, client: Client, m: int, seed: int) -> np.ndarray:
     """(m,) int64, in order: a client's validation images."""
     draw = numpy_generator(seed, client=client.id, use="validation images")
     return stratified(images, np.sort(client.indices), m, draw)

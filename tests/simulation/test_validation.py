@@ -69,7 +69,7 @@ def outcome(config, plugins, dataset):
 def test_what_validation_images_hold_reaches_no_model(cells, plugins, method, engine, monkeypatch):
     """With pixels that are no numbers every loss, test score and bit of the state is what it is without."""
     monkeypatch.setattr(
-        "fedbench.simulation.federated_data.fault_of_images", lambda *images: ""
+        "fedbench.simulation.federated_data.fault_of_split", lambda *images: ""
     )  # which would refuse them
     monkeypatch.setattr("fedbench.simulation.evaluation.unanswered", lambda logits: 0)  # and what is said of them
     config = {**by_client(cells[method]), "engine": engine}

@@ -214,7 +214,7 @@ DATASETS = {
     "nothing loaded": (_dataset(load="lambda: None"), r"`load` must return .*, not NoneType$"),
     "arrays instead of images": (
         _dataset(load="lambda: Splits(images(), images().x)"),
-        r"`load` must return Splits of fedbench.types.Images, and test is ndarray uint8 \(8, 3, 8, 8\)$",
+        r"`load` must return Splits of fedbench.types.Images or Texts, and test is ndarray uint8 \(8, 3, 8, 8\)$",
     ),
     "a label too many": (_dataset(y="np.arange(8)"), "train.y must lie between 0 and 1"),
     "a label below": (_dataset(y="np.arange(8) % 2 - 1"), "train.y must lie between 0 and 1"),
@@ -244,4 +244,35 @@ DATASETS = {
 }
 
 
+def _texts(text: str = "words(half)", texts: bool = True, load: str = "Splits(make('train'), make('test'))") -> str:
+    return f"""
+from fedbench.types import Dataset, Splits, Texts
+
+def words(half):
+    return [f'{{half}} {{i}}' for i in range(8)]
+
+def it():
+    def make(half):
+        return Texts({text}, np.arange(8) % 2, np.arange(8) // 4)
+    return Dataset(('one', 'two'), ('a', 'b'), 'texts', lambda: {load}, texts={texts})
+"""
+
+
+DATASETS |= {
+    "texts of numbers": (
+        _texts("list(range(8))"),
+        r"train.text\[0\] must be a string, or all are pairs of strings, not",
+    ),
+    "texts and pairs": (_texts("[('a', 'b'), *words(half)[1:]]"), r"train.text\[1\] must be a pair of strings, as the"),
+    "a text too few": (_texts("words(half)[1:]"), "train has 7 texts but 8 labels$"),
+    "one text": (_texts("half"), "train.text must be a list of strings or of pairs of strings, not str$"),
+    "empty texts": (_texts("[''] * 8"), "train.text has nothing but empty texts$"),
+    "texts taken for images": (_texts(texts=False), r"train holds Texts, and `Dataset\(texts=False\)` says otherwise"),
+    "the same texts twice": (
+        _texts(load="Splits(make('a'), make('a'))"),
+        "8 of 8 test texts are training texts too, word for word: test on others",
+    ),
+}
+
 SOUND = {"adapter": _adapter(), "backbone": _backbone(), "dataset": _dataset()}
+SOUND_TEXTS = _texts()

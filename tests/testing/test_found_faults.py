@@ -37,6 +37,7 @@ def test_the_sound_ones_that_the_faulty_are_made_of_pass(tmp_path):
         "method": faulty_methods.SOUND,
     }.items():
         assert why(tmp_path, plugin(kind, body)) == "ok: "
+    assert why(tmp_path, plugin("dataset", faulty_wholes.SOUND_TEXTS)) == "ok: "
 
 
 PAIRS = """

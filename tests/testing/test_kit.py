@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import layouts
 import pytest
 from layouts import LAYOUTS
 
@@ -37,6 +38,8 @@ def test_every_built_in_component_keeps_its_contract(registry, tmp_path, kind, n
         options["root"] = str(pictures(tmp_path))
     if name in LAYOUTS:
         options["root"] = str(LAYOUTS[name](tmp_path))
+    if name in ("text_table", "vader_domains"):
+        options["root"] = str(getattr(layouts, name)(tmp_path))
     if name == "fashion_mnist" and SOURCE.status(SOURCE.place(name)) != READY:
         pytest.skip("the files are not here, and no test asks the Hub (apt install dataset-fashion-mnist)")
     if name == "hf":

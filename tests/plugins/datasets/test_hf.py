@@ -179,6 +179,19 @@ def test_unlabelled_rows_and_rows_without_image_are_told(pets):
     assert hf.make(8, pets, unreadable="skip").load().skipped == ("test/0",)
 
 
+def test_texts_and_pairs_of_texts(tmp_path):
+    words, rows = datasets.Value("string"), {"a": ["x", "y"], "b": ["1", "2"], "what": [0, 1]}
+    place = table(tmp_path / "glue", "train", rows, a=words, b=words, what=CLASS)
+    table(place, "test", {**rows, "a": ["x", "z"]}, a=words, b=words, what=CLASS)
+    one, pairs = (hf.make(8, str(place), text=text) for text in ("a", ["a", "b"]))
+    assert one.texts and one.classes == ("cat", "dog") and one.fingerprint != pairs.fingerprint
+    assert one.load().test.text == ["x", "z"] and pairs.load().test.text == [("x", "1"), ("z", "2")]
+    assert pairs.load().train.y.tolist() == [0, 1]
+    table(place, "test", {**rows, "a": ["x", None]}, a=words, b=words, what=CLASS)
+    assert "row 1 of split 'test' has no text in column 'a'" in refused(str(place), text="a")
+    assert "has no column 'c' for `text`" in refused(str(place), text=["a", "c"])
+
+
 def test_what_cannot_be_loaded_is_told_with_what_was_wanted(pets, tmp_path):
     assert "cannot load split 'validation'" in refused(pets, test="validation")
     assert "config 'small': ValueError" in refused(pets, config="small")

@@ -1,0 +1,200 @@
+"""Tables of texts: CSV, TSV, JSONL and Parquet files, their rows, and the data set that they make."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+from fedbench.data.image_files import UnreadableFile, content
+from fedbench.disk import hash_of_json
+from fedbench.errors import UserError
+from fedbench.seeding import seed_of
+from fedbench.types import Dataset, Splits, Texts
+from fedbench.words import counted, suggestion
+
+TEXTS_VERSION = 1  # part of every fingerprint: raise it whenever the same files give other texts
+FORMATS = (".csv", ".tsv", ".jsonl", ".parquet")
+LONGEST_CELL = 2**31 - 1
+
+Text = str | tuple[str, str]
+
+
+class Row(NamedTuple):
+    """One row of a table: where it stands, as messages call it, and its cells by their columns."""
+
+    place: str
+    cells: Mapping[str, Any]
+
+
+class Example(NamedTuple):
+    """A text or a pair of texts, its class and its domain."""
+
+    text: Text
+    label: int
+    domain: int
+
+
+def text_dataset(
+    domains: Sequence[str],
+    classes: Sequence[str],
+    train: Sequence[Example],
+    test: Sequence[Example],
+    notes: Sequence[str] = (),
+) -> Dataset:
+    """The data set of these texts; its fingerprint covers each text, label, domain and split, and all names."""
+    fingerprint = hash_of_json([TEXTS_VERSION, domains, classes, train, test])
+    splits = Splits(_texts(train), _texts(test))
+    return Dataset(tuple(domains), tuple(classes), fingerprint, lambda: splits, notes=tuple(notes), texts=True)
+
+
+def _texts(examples: Sequence[Example]) -> Texts:
+    import numpy as np
+
+    y, domain = (np.array([one[part] for one in examples], dtype=np.int64) for part in (1, 2))
+    return Texts(cast("Sequence[str]", [one.text for one in examples]), y, domain)
+
+
+def chosen_for_test(examples: Sequence[Example], fraction: float, seed: int, what: str) -> list[bool]:
+    """Which examples are for testing: that part of each class in each domain, two different texts or more given.
+
+    Copies of a text go the same way, and the pick within one class and domain depends on nothing outside it.
+    """
+    groups: dict[tuple[int, int], dict[Hashable, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for i, one in enumerate(examples):
+        groups[one.label, one.domain][one.text].append(i)
+    test = [False] * len(examples)
+    for copies in groups.values():
+        ranked = sorted(copies, key=lambda text: seed_of(seed, use=f"{what} {text!r}"))
+        for text in ranked[: min(max(round(fraction * len(ranked)), 1), len(ranked) - 1)]:
+            for i in copies[text]:
+                test[i] = True
+    return test
+
+
+def tables_at(root: Path) -> list[Path]:
+    """The file itself, or the tables in a folder, sorted. Raises: UserError where there are none."""
+    files = sorted(file for file in root.iterdir() if file.suffix in FORMATS) if root.is_dir() else [root]
+    if not files:
+        raise UserError(f"{root} holds no table: no file that ends in {', '.join(FORMATS)}")
+    if files[0].suffix not in FORMATS:
+        raise UserError(f"{root} is no table that is read: its name must end in {', '.join(FORMATS)}")
+    return files
+
+
+def rows_of(file: Path, columns: Sequence[str]) -> Iterator[Row]:
+    """The rows of a table, each with these columns at least.
+
+    Raises: UserError with file and line (row, of a Parquet file) where the file cannot be read, is empty, lacks a
+    column, is not UTF-8, or holds a NUL byte.
+    """
+    empty = True
+    for row in _parquet(file, columns) if file.suffix == ".parquet" else _lines(file, columns):
+        empty = False
+        yield row
+    if empty:
+        raise UserError(f"{file} holds no rows")
+
+
+def cell(row: Row, column: str) -> str:
+    """A cell as text; whole numbers and truth values are written out. Raises: UserError with its place."""
+    value = row.cells[column]
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    if not isinstance(value, str | int):
+        raise UserError(f"{row.place}: column {column!r} must hold text, not {json.dumps(value, default=str)[:60]}")
+    if "\0" in (found := str(value)):
+        raise UserError(f"{row.place}: column {column!r} holds a NUL byte; is the file a table of texts?")
+    return found
+
+
+def _bytes(file: Path) -> bytes:
+    try:
+        return content(file.parent, file.name)
+    except UnreadableFile as error:
+        raise UserError(f"cannot read {file}: {error.why}") from error
+
+
+def _lines(file: Path, columns: Sequence[str]) -> Iterator[Row]:
+    """Of a CSV, TSV or JSONL file."""
+    raw = _bytes(file)
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw[: error.start].count(b"\n") + 1
+        wrong = f"byte {raw[error.start]:#04x} is not UTF-8"
+        raise UserError(f"{file}:{line}: {wrong}; save the file as UTF-8 (iconv -f latin1 -t utf-8)") from error
+    if (at := text.find("\0")) >= 0:
+        raise UserError(f"{file}:{text.count(chr(10), 0, at) + 1}: holds a NUL byte; is it a table of texts?")
+    if not text.strip():
+        raise UserError(f"{file} is empty")
+    yield from (_json_lines if file.suffix == ".jsonl" else _separated)(file, text, columns)
+
+
+def _json_lines(file: Path, text: str, columns: Sequence[str]) -> Iterator[Row]:
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        place = f"{file}:{number}"
+        try:
+            cells = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"{place}: no JSON: {error}") from error
+        if not isinstance(cells, dict):
+            raise UserError(f'{place}: a line must be one object, such as {{"text": "...", "label": "..."}}')
+        _has(place, columns, cells)
+        yield Row(place, cells)
+
+
+def _separated(file: Path, text: str, columns: Sequence[str]) -> Iterator[Row]:
+    """A TSV has no quotes, as those of GLUE."""
+    csv.field_size_limit(LONGEST_CELL)
+    tabs = file.suffix == ".tsv"
+    how: dict[str, Any] = {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if tabs else {"strict": True}
+    reader = csv.reader(io.StringIO(text, newline=""), **how)
+    header: list[str] | None = None
+    start = 1
+    try:
+        for fields in reader:
+            place, start = f"{file}:{start}", reader.line_num + 1
+            if not fields:
+                continue
+            if header is None:
+                header = fields
+                _has(place, columns, header)
+            elif len(fields) != len(header):
+                hint = "" if tabs else "; a text with a comma stands in double quotes"
+                raise UserError(f"{place}: {counted(len(fields), 'field')}, and the first line has {len(header)}{hint}")
+            else:
+                yield Row(place, dict(zip(header, fields, strict=True)))
+    except csv.Error as error:
+        raise UserError(f"{file}:{start}: {error}") from error
+
+
+def _parquet(file: Path, columns: Sequence[str]) -> Iterator[Row]:
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        table = pyarrow.parquet.ParquetFile(pyarrow.BufferReader(_bytes(file)))
+        names = table.schema_arrow.names
+        _has(str(file), columns, names)
+        batches = [batch.to_pylist() for batch in table.iter_batches(columns=[c for c in names if c in columns])]
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
+        raise UserError(f"cannot read {file}: {str(error).partition(chr(10))[0]}") from error
+    number = 0
+    for batch in batches:
+        for cells in batch:
+            number += 1
+            yield Row(f"{file}: row {number}", cells)
+
+
+def _has(place: str, columns: Sequence[str], there: Iterable[str]) -> None:
+    there = list(there)
+    for column in columns:
+        if column not in there:
+            raise UserError(f"{place}: no column {column!r}{suggestion(column, there, 'it has')}")
