@@ -35,20 +35,18 @@ TRAINED = {
     "ConvNeXt": ("test_convnext", STAGES, 64),
     "CrossVit": ("crossvit_tiny_240", {}),
     "DaVit": ("davit_tiny", STAGES, 64),
-    "DeepseekVitClassifier": ("deepseek_vit_412m", WORDS | SMALL),
-    "DeepseekVitEncoder": ("deepseek_vit_412m_enc", WORDS | SMALL),
+    "DeepseekVitClassifier": ("deepseek_vit_412m", WORDS | {"img_size": 56}),
     "EdgeNeXt": ("edgenext_xx_small", STAGES, 64),
     "EfficientNet": ("test_efficientnet_gn", {}, 64),
     "Eva": ("vit_small_patch16_dinov3", WORDS | SMALL),
-    "FocalNet": ("focalnet_tiny_srf", STAGES, 64),
-    "Gemma4VitClassifier": ("gemma4_vit_167m", WORDS | SMALL),
-    "Gemma4VitEncoder": ("gemma4_vit_167m_enc", WORDS | SMALL),
+    "FocalNet": ("focalnet_tiny_srf", {}, 64),
+    "Gemma4VitClassifier": ("gemma4_vit_167m", WORDS | {"img_size": 96}),
     "GlobalContextVit": ("gcvit_xxtiny", {}),
     "Hiera": ("hiera_tiny_224", {}),
     "HieraDet": ("hieradet_small", {}),
     "MambaOut": ("test_mambaout", STAGES, 64),
     "MaxxVit": ("coatnext_nano_rw_224", STAGES | SMALL),
-    "MetaFormer": ("poolformerv2_s12", STAGES, 64),
+    "MetaFormer": ("poolformerv2_s12", {}, 64),
     "MlpMixer": ("mixer_s32_224", SMALL),
     "MobileNetV5": ("mobilenetv5_base", {"channel_multiplier": 0.25}, 64),
     "MultiScaleVit": ("mvitv2_tiny", {}),
@@ -61,14 +59,14 @@ TRAINED = {
     "RDNet": ("rdnet_tiny", {}, 64),
     "RegNet": ("regnety_040_sgn", {}, 64),
     "ResNet": ("resnet50_gn", LAYERS, 64),
-    "ResNetV2": ("resnetv2_50x1_bit", LAYERS, 64),
+    "ResNetV2": ("resnetv2_50x1_bit", {}, 64),
     "Sequencer2d": ("sequencer2d_s", LAYERS, 64),
     "SwinTransformer": ("swin_tiny_patch4_window7_224", STAGES | SMALL),
     "SwinTransformerV2": ("swinv2_tiny_window16_256", STAGES | SMALL),
     "SwinTransformerV2Cr": ("swinv2_cr_tiny_224", STAGES | SMALL),
     "TNT": ("tnt_s_legacy_patch16_224", {"depth": 2}),
     "Twins": ("twins_svt_small", STAGES | SMALL),
-    "VGG": ("vgg11", {"num_features": 64}),
+    "VGG": ("vgg11", {"mlp_ratio": 0.01}),
     "VisionTransformer": ("test_vit", {}),
     "VisionTransformerDistilled": ("deit_tiny_distilled_patch16_224", WORDS | SMALL),
     "VisionTransformerRelPos": ("test_vit_relpos", {}),
@@ -128,6 +126,11 @@ REFUSED = {
     "XceptionAligned": "xception41p",
     "Xcit": "xcit_nano_12_p8_224",
 }
+# Encoders of tokens, whose shapes alone do not tell that nothing pools them.
+TOKENS = {
+    "DeepseekVitEncoder": ("deepseek_vit_412m_enc", WORDS | {"img_size": 56}),
+    "Gemma4VitEncoder": ("gemma4_vit_167m_enc", WORDS | {"img_size": 96}),
+}
 # Of modules whose models are all of a class above.
 ELSEWHERE = {
     "byoanet",
@@ -163,6 +166,15 @@ def test_a_class_that_cannot_be_a_backbone_is_refused_in_one_line(kind):
     ) as told:
         body_of(model, image_size=model.pretrained_cfg["input_size"][1])
     assert len(str(told.value).splitlines()) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", TOKENS)
+def test_a_class_without_pooled_features_is_refused_once_it_has_weights(kind):
+    model = made(*TOKENS[kind])
+    gives = rf"^{kind} cannot be a backbone: its forward pass gives a tensor \(1, \d+, \d+\), no pooled features"
+    with pytest.raises(UserError, match=gives):
+        body_of(model, image_size=TOKENS[kind][1]["img_size"])
 
 
 def one_image_each(size: int, clients: int):
@@ -208,7 +220,7 @@ def test_a_class_of_timm_is_trained_by_both_engines(registry, kind):
 
 def test_layers_that_an_adapter_does_not_fit_are_named(registry):
     """A gMLP is an MlpMixer whose blocks have no layer that mixes tokens alone."""
-    setup = setup_of(registry, made("gmlp_ti16_224", {"img_size": 32, "num_blocks": 2, "embed_dim": 8}), [1])
+    setup = setup_of(registry, made("gmlp_ti16_224", {"img_size": 32}), [1], image_size=32)
     with pytest.raises(UserError) as told:
         registry.make("method", {"name": "fedra"}, setup=setup)
     assert re.fullmatch(r"adapter\.targets: no module is called 'mlp_tokens\.fc2' in MlpMixer; .*", str(told.value))

@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import matplotlib
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
-from matplotlib.container import Container
 from matplotlib.figure import Figure, FigureBase
 from matplotlib.font_manager import FontProperties
 from matplotlib.patheffects import withStroke
@@ -220,9 +218,10 @@ def layer_axis(ax: Axes, L: int) -> None:
 
 def legend_below(figure: FigureBase, axes: Iterable[Axes], width: float) -> None:
     """One legend for all axes, under them: each label once, in as many columns as fit `width` inches."""
-    entries: dict[str, Artist | Container] = {}
+    entries: dict[str, Any] = {}
     for ax in axes:
-        for artist in (*ax.lines, *ax.containers):  # matplotlib's own list lacks names that begin with `_`
+        drawn: list[Any] = [*ax.lines, *ax.containers]
+        for artist in drawn:  # matplotlib's own list lacks names that begin with `_`
             if not UNNAMED.fullmatch(label := str(artist.get_label())):
                 entries.setdefault(label, artist)
     names, rows = _legend(list(entries), width)
