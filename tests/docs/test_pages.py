@@ -99,9 +99,7 @@ def paragraphs(page: Path) -> list[str]:
     return [part for part in parts if part.strip() and not part.lstrip().startswith(("|", "#"))]
 
 
-@pytest.mark.parametrize(
-    "page", [page for page in PAGES if page.is_relative_to(ROOT / "docs")], ids=lambda page: page.stem
-)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_no_paragraph_has_more_than_ninety_words(page):
     long = [paragraph for paragraph in paragraphs(page) if len(paragraph.split()) > 90]
     assert not long, "\n\n".join(long)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 import time
@@ -46,6 +47,7 @@ def test_a_run_warns_once_and_its_cells_do_not_wait(tmp_path, monkeypatch):
     write_suite(tmp_path, "allsmall", {"backbone: tiny": f"backbone: {VIT}", "methods:": "seeds: [0, 1]\nmethods:"})
     done = fedbench("run", "tiny.yaml", "--plugin", TINY, "--results", "r", "--jobs", 1, cwd=tmp_path)
     assert done.exit_code == 1 and done.stderr.count("the Hugging Face Hub does not answer") == 1
+    assert "HF_HUB_OFFLINE" not in os.environ, "another library of this process may use the Hub"
     for manifest in manifests(tmp_path / "r").values():
         assert manifest["status"] == "failed" and "cannot be fetched" in manifest["reason"]
         assert manifest["seconds"] < 30, "the client of the Hub tries for 47 seconds otherwise"
