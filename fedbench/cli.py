@@ -32,12 +32,14 @@ COMMANDS = {
     "pack": "Pack finished cells into tables.",
     "plot": "Draw pictures of results (png, svg or pdf).",
     "export": "Write a cell's model for PEFT, loralib or timm.",
+    "methods": "List the methods, what they limit, and their papers.",
     "plugins": "List, show, check and begin what suites can name.",
     "data": "List, check and prepare data sets.",
     "devices": "Which devices there are, and which size of each method fits them.",
     "schema": "The JSON Schema of suites, for editors.",
     "doctor": "Check this machine: what would stop a run, and the fix.",
 }
+MODULES = {"pack": "merge"}  # of the commands that stand in a module of another name
 GROUP = "fedbench.commands"
 # For `gc.set_threshold`: imports and many cells make millions of objects that stay, and collecting them takes a quarter
 # of the time of `compare`.
@@ -65,7 +67,7 @@ class Commands(click.Group):
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name in COMMANDS:
-            return getattr(import_module(f"fedbench.commands.{name}"), name)
+            return getattr(import_module(f"fedbench.commands.{MODULES.get(name, name)}"), name)
         point = _third_party(context).get(name)
         if point is None:
             return None

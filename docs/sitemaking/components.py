@@ -1,5 +1,4 @@
-"""The page of what suites can name, with every component's options, defaults and paper; and the catalogue of fedbench's
-own plugins, which ships as data: `PYTHONPATH=docs python -m sitemaking.components` writes it."""
+"""The page of what suites can name, made from the catalogue: every component, its options, defaults and paper."""
 
 from __future__ import annotations
 
@@ -7,7 +6,6 @@ import json
 
 from fedbench import schema as schemas
 from fedbench.registry.catalogue import KINDS, REQUIRED, SET_UP, Catalogue, Component
-from fedbench.registry.installed import BUILT_IN, hash_of_description
 from fedbench.registry.registry import Registry
 from fedbench.suite.setting_layers import NESTED
 from sitemaking.commands import cell, escaped
@@ -73,21 +71,3 @@ def _takes(component: Component, key: str) -> str:
     if component.kind == "method" and key in NESTED:
         return f"the name of an {NESTED[key]}, or a mapping"
     return escaped(schemas.described(component.takes[key])) if key in component.takes else ""
-
-
-def built_in() -> bytes:
-    """What the plugins of fedbench register, by importing them, as `fedbench/registry/built_in.json` has it."""
-    registry = Registry()
-    own = sorted(name for name in registry.entry_points if not registry.is_third_party(name))
-    found = {
-        name: {
-            "code": hash_of_description(registry.entry_points[name].value),
-            "registers": registry.registrations_here(name),
-        }
-        for name in own
-    }
-    return (json.dumps(found, indent=1, ensure_ascii=False) + "\n").encode()
-
-
-if __name__ == "__main__":
-    BUILT_IN.write_bytes(built_in())

@@ -19,6 +19,7 @@ from fedbench.commands.plugin_check import DEADLINE, PluginCheck
 from fedbench.errors import UserError
 from fedbench.processes.signals import raising
 from fedbench.registry.catalogue import KINDS, REQUIRED, SET_UP
+from fedbench.registry.installed import OURS
 from fedbench.registry.registry import Registry
 from fedbench.scaffold import kinds, package, put
 from fedbench.schema import described
@@ -73,7 +74,7 @@ def plugins() -> None:
 @_TIMEOUT
 @PLUGINS
 def list_(components: bool, kind: str | None, timeout: float | None, plugins: tuple) -> None:
-    """List the installed plugins by their metadata alone, or with --components what they register.
+    """List the installed plugins of each package by their metadata alone, or with --components what they register.
 
     \b
     fedbench plugins list
@@ -83,18 +84,27 @@ def list_(components: bool, kind: str | None, timeout: float | None, plugins: tu
     if components or kind:
         _components(registry.catalogue, kind, console)
         sys.exit(1 if registry.lost else 0)
-    rows = [
-        (name, registry.package(name), registry.version(name)) for name in (*registry.entry_points, *registry.files)
-    ]
-    console.print(listing(("plugin", "package", "version"), sorted(rows)))
+    rows = _grouped(registry)
+    console.print(listing(("package", "version", "of kind", "plugins"), rows))
     for message in registry.refused:
         console.print(f"! {message}", style="yellow")
-    if any("+sha256:" in version for _, _, version in rows):
+    if any("+sha256:" in version for _, version, *_ in rows):
         console.print(
             "+sha256: a package that is installed editable; results of other code are not taken for its own.",
             style="dim",
         )
     console.print("`fedbench plugins list --components` lists what they register.", style="dim")
+
+
+def _grouped(registry: Registry) -> list[tuple[str, ...]]:
+    """A row for each package and version; for each folder of plugins where they are fedbench's own."""
+    found: dict[tuple[bool, str, str, str], list[str]] = {}
+    for name in sorted((*registry.entry_points, *registry.files)):
+        package, kind = registry.package(name), ""
+        if not registry.is_third_party(name):
+            kind = registry.entry_points[name].module.split(".")[1] if name in registry.entry_points else "trackers"
+        found.setdefault((package != OURS, package, registry.version(name), kind), []).append(name)
+    return [(*group, ", ".join(names)) for (_, *group), names in sorted(found.items())]
 
 
 @plugins.command("show", short_help="What a component is, its options and defaults.")

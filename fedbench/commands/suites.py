@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
+from rich.padding import Padding
+from rich.text import Text
 
-from fedbench.commands.output import Screen, listing
+from fedbench.commands.output import Screen
+from fedbench.registry.registry import Registry
 from fedbench.scaffold import copied, put
-from fedbench.suite.shipped import named, names, summary
+from fedbench.suite.shipped import listed, named, names
+from fedbench.words import roughly
+
+if TYPE_CHECKING:
+    from fedbench.registry.catalogue import Catalogue
 
 
 def _names(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
@@ -34,15 +42,28 @@ def suites() -> None:
 
 @suites.command("list", short_help="Their names, and what they are about.")
 def list_() -> None:
-    """List the shipped suites.
+    """List the shipped suites: their data, and whether they are here; cells, with those of a tuning; and the time that
+    all cells take on two cores, where it is known.
 
     \b
     fedbench suites list
     """
+    catalogue, known = Registry().catalogue, listed()
+    widest, console = max(map(len, known)), Screen()
+    console.print(f"{'suite':{widest}}  cells             time  data", style="bold")
+    for name, facts in known.items():
+        tuned = "tuned" if facts["tuned"] else ""
+        time = roughly(facts["seconds"]) if facts["seconds"] else ""
+        data = ", ".join(f"{one} ({_status(one, catalogue)})" for one in facts["data"])
+        console.print(f"{name:{widest}}  {facts['cells']:5}  {tuned:5}  {time:>8}  {data}", soft_wrap=True)
+        console.print(Padding(Text(facts["description"], "dim"), (0, 0, 0, 2)))
+    console.print("time: on two cores, where it is known. `fedbench run NAME` runs one, `fedbench plan NAME` plans it.")
 
-    console = Screen()
-    console.print(listing(("suite", "what it is about"), [(name, summary(name)) for name in names()]))
-    console.print("`fedbench run NAME` runs one, `fedbench plan NAME` says what that would take.", style="dim")
+
+def _status(data: str, catalogue: Catalogue) -> str:
+    """Whether a data set is here: `built in`, or the status of its source."""
+    source = catalogue.find("dataset", data).source
+    return source.status(source.place(data)) if source else "built in"
 
 
 @suites.command(short_help="Print one.")

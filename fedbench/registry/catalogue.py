@@ -6,7 +6,7 @@ import inspect
 import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from fedbench.data.sources import DataSource
@@ -39,9 +39,28 @@ OWN_SETTINGS = ("adapter", "train")
 # What a method is there for: to be judged, or to judge others by.
 ROLES = ("method", "ceiling", "floor", "control")
 
+# What methods have in common, in the order of tables; a method that names none is a bound or control, or stands last.
+FAMILIES = ("Depth", "Rank", "Aggregation", "Width", "Whole models", "Split learning")
+
+# What a client may have less of than others, by the part of a configuration that says so.
+LIMITED = {"capacities": "layers", "ranks": "ranks", "widths": "widths"}
+
 # The keyword arguments of `register`.
 FACTS = (
-    *("profiles", "later", "paper", "role", "exact", "source", "elsewhere", "better", "unit", "format", "ignores"),
+    *(
+        "profiles",
+        "later",
+        "paper",
+        "role",
+        "family",
+        "exact",
+        "source",
+        "elsewhere",
+        "better",
+        "unit",
+        "format",
+        "ignores",
+    ),
     "look",
 )
 PUBLIC_FACTS = ", ".join(FACTS[:-1])  # `look`, how pictures draw it, is for fedbench's own
@@ -114,10 +133,10 @@ class Unfit(ValueError):
 class Component:
     """A registered name: who registered it, what it is for (the first paragraph of its docstring, and as `details` the
     others), its options with their defaults, and what those take that declare it (`fedbench.options`); for a method its
-    role, one of ROLES, for a data set where its files come from, for an executor whether its cells run on other
-    machines. later: the options that came when results were kept already, paper: where it is from, look: how pictures
-    draw it, better, unit, format: what a metric says of itself, ignores: those of PARTS that it does not depend on, see
-    `hookspecs`."""
+    role, one of ROLES, and its family, for a data set where its files come from, for an executor whether its cells run
+    on other machines. later: the options that came when results were kept already, paper: where it is from, look: how
+    pictures draw it, better, unit, format: what a metric says of itself, ignores: those of PARTS that it does not
+    depend on, see `hookspecs`."""
 
     name: str
     kind: str
@@ -128,6 +147,7 @@ class Component:
     profiles: dict[str, dict[str, Any]] = field(default_factory=dict)
     open: bool = False
     role: str = "method"
+    family: str = ""
     exact: bool = True
     later: Sequence[str] = ()
     elsewhere: bool = False
@@ -146,6 +166,11 @@ class Component:
     def third_party(self) -> bool:
         """Whether another package than fedbench, or a file, registers it."""
         return self.package != "fedbench"
+
+    @property
+    def limited(self) -> list[str]:
+        """What unequal clients hold less of with this method: the sizes that it depends on."""
+        return [word for part, word in LIMITED.items() if part not in self.ignores]
 
     @classmethod
     def of(cls, kind: str, name: str, make: Callable, plugin: str, package: str, **facts: Any) -> Component:
@@ -188,12 +213,16 @@ class Component:
         return cls(name, kind, plugin, package, summary, options, open=open_, details=details, takes=takes, **facts)
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        """Its facts but for those that are as most components have them."""
+        usual = {fact.name: fact.default for fact in fields(self)}
+        return {name: value for name, value in asdict(self).items() if value not in (usual[name], [], {})}
 
     @classmethod
     def from_json(cls, facts: Mapping[str, Any]) -> Component:
         """What `to_json` made of a component."""
-        return cls(**{**facts, "source": DataSource.from_json(facts["source"]) if facts["source"] else None})
+        source = facts.get("source")
+        facts = {"options": {}, "later": [], "ignores": [], **facts}
+        return cls(**{**facts, "source": DataSource.from_json(source) if source else None})
 
 
 def _check_facts(kind: str, name: str, facts: dict[str, Any]) -> None:
@@ -207,6 +236,11 @@ def _check_facts(kind: str, name: str, facts: dict[str, Any]) -> None:
     if facts.get("role", "method") not in (ROLES if kind == "method" else ("method",)):
         raise Unfit(
             f"the role of the {kind} {name!r} is {facts['role']!r:.80}; a method's is one of {', '.join(ROLES)}"
+        )
+    family = facts.get("family", "")
+    if not isinstance(family, str) or not f"{family} ".isprintable() or (family and kind != "method"):
+        raise Unfit(
+            f"the family of the {kind} {name!r} is {family!r:.80}; a method's is a few words, as {FAMILIES[0]!r}"
         )
     said = {key: facts[key] for key in ("better", "unit", "format") if key in facts}
     if wrong := Measure(**said).fault() if kind == "metric" else said and f"`{next(iter(said))}` is a metric's to say":

@@ -120,27 +120,23 @@ def file_stamp(module: str) -> list[int] | None:
 
 
 def shipped(point: EntryPoint) -> dict[str, Any] | None:
-    """What a plugin of fedbench registers, as `docs/sitemaking/components.py` has written it; None where its code is
+    """What a plugin of fedbench registers, as `docs/sitemaking/shipped.py` has written it; None where its code is
     another now."""
-    found = _built_in().get(point.name)
-    return found["registers"] if found and found["code"] == hash_of_description(point.value) else None
+    known, here = _built_in(), {"described": hash_of(*DESCRIBING), "code": hash_of(point.value)}
+    found = known["plugins"].get(point.name) if known["described"] == here["described"] else None
+    return found["registers"] if found and found["code"] == here["code"] else None
 
 
 @cache
 def _built_in() -> dict[str, Any]:
-    return dict(json.loads(BUILT_IN.read_bytes())) if BUILT_IN.is_file() else {}
-
-
-def hash_of_description(module: str) -> str:
-    """A hash of a plugin's file and of the modules by which its components are described."""
-    return hashlib.sha256(f"{module} {_hash_of(module)} {_hash_of(*DESCRIBING)}".encode()).hexdigest()
+    return dict(json.loads(BUILT_IN.read_bytes()))
 
 
 @cache
-def _hash_of(*modules: str) -> str:
-    """A hash of the files of modules, without their line breaks, which git may change."""
+def hash_of(*modules: str) -> str:
+    """A hash of the names and files of modules, without their line breaks, which git may change."""
     texts = (b"".join(Path(file).read_bytes().splitlines()) for file in map(origin, modules) if file)
-    return hashlib.sha256(b"\0".join(texts)).hexdigest()
+    return hashlib.sha256(b"\0".join([*map(str.encode, modules), *texts])).hexdigest()
 
 
 def hash_of_sources(modules: Iterable[str | None]) -> str:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 from fedbench.disk import as_written
 from fedbench.errors import UnknownName, UserError
 from fedbench.words import nearest
 
 ENDING = ".yaml"
+LIST = Path(str(files("fedbench_suites"))) / "suites.json"  # what `suites list` says of them
 
 
 def folder() -> Path:
@@ -68,13 +71,9 @@ def timeout_in(suite: str) -> float | None:
     return float(value) if isinstance(value, int | float) and value > 0 else None
 
 
-def summary(name: str) -> str:
-    """What the suite says of itself."""
-    from fedbench.suite.node import Problems
-    from fedbench.suite.yaml import read
-
-    described = read(names()[name], Problems()).get("description")
-    return str(described.value).rstrip(".") if described else ""
+def listed() -> dict[str, dict[str, Any]]:
+    """What each suite is about, its data, cells and time, as `docs/sitemaking/shipped.py` has written it."""
+    return dict(json.loads(LIST.read_bytes()))
 
 
 def _meant(given: str, known: dict[str, Path]) -> list[str]:

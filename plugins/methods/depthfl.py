@@ -84,5 +84,6 @@ def fedbench_register_methods(register):
         ignores=["ranks", "widths"],
         look=0,
         profiles={"reference": REFERENCE},
+        family="Depth",
         paper="Kim et al., DepthFL, ICLR 2023",
     )

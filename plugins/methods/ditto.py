@@ -64,5 +64,6 @@ def fedbench_register_methods(register):
         ditto,
         ignores=["capacities", "ranks", "widths", "adapter"],
         look=1,
+        family="Whole models",
         paper="Li et al., Ditto, ICML 2021, arXiv 2012.04221",
     )

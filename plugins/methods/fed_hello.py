@@ -174,5 +174,6 @@ def fedbench_register_methods(register):
         "fed_hello",
         fed_hello,
         ignores=["ranks", "widths"],
+        family="Depth",
         paper="Zhang et al., Fed-HeLLo, IEEE TNNLS 2025, arXiv 2506.12213",
     )

@@ -85,5 +85,6 @@ def fedbench_register_methods(register):
         ignores=["capacities", "ranks", "widths", "adapter"],
         look=2,
         later=["local", "width"],
+        family="Whole models",
         paper="McMahan et al., FedAvg, AISTATS 2017, arXiv 1602.05629",
     )

@@ -42,5 +42,6 @@ def fedbench_register_methods(register):
         ignores=["ranks", "widths"],
         look=3,
         profiles={"reference": REFERENCE},
+        family="Depth",
         paper="Su et al., FedRA, 2023, arXiv 2311.11227",
     )

@@ -218,5 +218,6 @@ def fedbench_register_methods(register):
         ignores=["capacities", "ranks", "widths", "adapter"],
         look=4,
         later=["personal", "hidden"],
+        family="Whole models",
         paper="Chen and Chao, Fed-RoD, ICLR 2022, arXiv 2107.00778",
     )

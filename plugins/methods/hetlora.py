@@ -157,4 +157,6 @@ def _cut(one: ArrivedAdapter, kept: Tensor) -> ArrivedAdapter:
 
 @hookimpl
 def fedbench_register_methods(register):
-    register("hetlora", hetlora, ignores=["widths"], paper="Cho et al., HetLoRA, EMNLP 2024, arXiv 2401.06432")
+    register(
+        "hetlora", hetlora, ignores=["widths"], family="Rank", paper="Cho et al., HetLoRA, EMNLP 2024, arXiv 2401.06432"
+    )

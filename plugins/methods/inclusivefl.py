@@ -238,6 +238,7 @@ def fedbench_register_methods(register):
         ignores=["ranks", "widths"],
         look=8,
         profiles={"reference": {"aggregator": "weighted_mean"}},
+        family="Depth",
         paper="Liu et al., InclusiveFL, KDD 2022, arXiv 2202.08036",
     )
 

@@ -102,12 +102,23 @@ def fedsa_lora(
 @hookimpl
 def fedbench_register_methods(register):
     register(
-        "ffa_lora", ffa_lora, ignores=["ranks", "widths"], paper="Sun et al., FFA-LoRA, ICLR 2024, arXiv 2403.12313"
+        "ffa_lora",
+        ffa_lora,
+        ignores=["ranks", "widths"],
+        family="Aggregation",
+        paper="Sun et al., FFA-LoRA, ICLR 2024, arXiv 2403.12313",
     )
-    register("rolora", rolora, ignores=["ranks", "widths"], paper="Chen et al., RoLoRA, 2025, arXiv 2502.01755")
+    register(
+        "rolora",
+        rolora,
+        ignores=["ranks", "widths"],
+        family="Aggregation",
+        paper="Chen et al., RoLoRA, 2025, arXiv 2502.01755",
+    )
     register(
         "fedsa_lora",
         fedsa_lora,
         ignores=["ranks", "widths"],
+        family="Aggregation",
         paper="Guo et al., FedSA-LoRA, ICLR 2025, arXiv 2410.01463",
     )

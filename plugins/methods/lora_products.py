@@ -169,10 +169,15 @@ def fedbench_register_methods(register):
         "fedex_lora",
         fedex_lora,
         ignores=["ranks", "widths"],
+        family="Aggregation",
         paper="Singhal et al., FedEx-LoRA, ACL 2025, arXiv 2410.09432",
     )
     register(
-        "lora_fair", lora_fair, ignores=["ranks", "widths"], paper="Bian et al., LoRA-FAIR, ICCV 2025, arXiv 2411.14961"
+        "lora_fair",
+        lora_fair,
+        ignores=["ranks", "widths"],
+        family="Aggregation",
+        paper="Bian et al., LoRA-FAIR, ICCV 2025, arXiv 2411.14961",
     )
 
 

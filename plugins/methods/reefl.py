@@ -297,5 +297,6 @@ def fedbench_register_methods(register):
         reefl,
         ignores=["ranks", "widths"],
         profiles={"reference": REFERENCE},
+        family="Depth",
         paper="Lee et al., ReeFL, ICML 2024, arXiv 2405.14791",
     )

@@ -146,6 +146,7 @@ def fedbench_register_methods(register):
         ignores=["capacities", "ranks", "widths", "adapter"],
         look=5,
         later=["server_optimizer"],
+        family="Split learning",
         paper="Shi et al., FedV, 2024, arXiv 2403.16050",
     )
     register(
@@ -153,6 +154,7 @@ def fedbench_register_methods(register):
         fedvz,
         ignores=["capacities", "ranks", "widths", "adapter"],
         look=6,
+        family="Split learning",
         paper="Shi et al., FedVZ, 2024, arXiv 2403.16050",
     )
     register(
@@ -160,5 +162,6 @@ def fedbench_register_methods(register):
         festa,
         ignores=["capacities", "ranks", "widths", "adapter"],
         look=7,
+        family="Split learning",
         paper="Park et al., FESTA, NeurIPS 2021, arXiv 2111.01338",
     )

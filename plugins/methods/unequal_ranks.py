@@ -247,8 +247,24 @@ def fed_plora(setup: Setup, weights: Weights = "examples", objective: Ref = "cro
 
 @hookimpl
 def fedbench_register_methods(register):
-    register("fedit", fedit, ignores=["widths"], paper="Zhang et al., FedIT, ICASSP 2024, arXiv 2305.05644")
-    register("flexlora", flexlora, ignores=["widths"], paper="Bai et al., FlexLoRA, NeurIPS 2024, arXiv 2402.11505")
-    register("raflora", raflora, ignores=["widths"], paper="Wu et al., raFLoRA, 2026, arXiv 2602.13486")
-    register("flora", flora, ignores=["widths"], paper="Wang et al., FLoRA, NeurIPS 2024, arXiv 2409.05976")
-    register("fed_plora", fed_plora, ignores=["widths"], paper="Zhang et al., Fed-PLoRA, ICLR 2026, arXiv 2602.16936")
+    register(
+        "fedit", fedit, ignores=["widths"], family="Rank", paper="Zhang et al., FedIT, ICASSP 2024, arXiv 2305.05644"
+    )
+    register(
+        "flexlora",
+        flexlora,
+        ignores=["widths"],
+        family="Rank",
+        paper="Bai et al., FlexLoRA, NeurIPS 2024, arXiv 2402.11505",
+    )
+    register("raflora", raflora, ignores=["widths"], family="Rank", paper="Wu et al., raFLoRA, 2026, arXiv 2602.13486")
+    register(
+        "flora", flora, ignores=["widths"], family="Rank", paper="Wang et al., FLoRA, NeurIPS 2024, arXiv 2409.05976"
+    )
+    register(
+        "fed_plora",
+        fed_plora,
+        ignores=["widths"],
+        family="Rank",
+        paper="Zhang et al., Fed-PLoRA, ICLR 2026, arXiv 2602.16936",
+    )

@@ -187,14 +187,23 @@ def up_to(ps: Sequence[float], p_max: float) -> list[float]:
 @hookimpl
 def fedbench_register_methods(register):
     register(
-        "heterofl", heterofl, ignores=["ranks", "adapter"], paper="Diao et al., HeteroFL, ICLR 2021, arXiv 2010.01264"
+        "heterofl",
+        heterofl,
+        ignores=["ranks", "adapter"],
+        family="Width",
+        paper="Diao et al., HeteroFL, ICLR 2021, arXiv 2010.01264",
     )
     register(
         "fedrolex",
         fedrolex,
         ignores=["ranks", "adapter"],
+        family="Width",
         paper="Alam et al., FedRolex, NeurIPS 2022, arXiv 2212.01548",
     )
     register(
-        "fjord", fjord, ignores=["ranks", "adapter"], paper="Horvath et al., FjORD, NeurIPS 2021, arXiv 2102.13451"
+        "fjord",
+        fjord,
+        ignores=["ranks", "adapter"],
+        family="Width",
+        paper="Horvath et al., FjORD, NeurIPS 2021, arXiv 2102.13451",
     )

@@ -8,20 +8,14 @@ from command import TINY, fedbench, write_suite
 
 from fedbench.registry.registry import Registry
 from fedbench.runner.runner import load
-from fedbench.suite.shipped import folder, names, summary
+from fedbench.suite.shipped import folder, listed, names
 
 
 def test_every_shipped_suite_has_a_name_and_says_what_it_is_about():
     files = sorted(Path("suites").rglob("*.yaml"))
     assert sorted(file.name for file in files) == sorted(path.name for path in names().values())
     assert {"quickstart", "tuned/feature_skew", "papers/fedra/table1"} <= names().keys()
-    assert all(len(summary(name)) > 20 for name in names())
-
-
-def test_list_names_them_all():
-    assert fedbench("suites", "list", cwd=".").output.split("\n", 1)[1].count("papers/") == sum(
-        n.startswith("papers/") for n in names()
-    )
+    assert all(len(facts["description"]) > 20 for facts in listed().values())
 
 
 def test_show_prints_the_file():

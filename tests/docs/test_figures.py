@@ -8,7 +8,7 @@ import pytest
 from pages import PAGES, ROOT, prose
 
 pytest.importorskip("matplotlib")
-from sitemaking import diagrams, figures
+from sitemaking import diagrams, figures, quoted
 
 DRAWN = [*figures.FIGURES, *diagrams.DIAGRAMS, "report"]
 
@@ -55,6 +55,8 @@ def test_every_method_has_a_family_with_a_colour():
     families = figures.families()
     assert set(families.values()) == set(figures.COLOURS)
     assert families["fedra"] == "Depth" and families["head_only"] == "Bound or control"
+    for family, (_, methods) in quoted.families().items():
+        assert {one.family for one in methods} == {"" if family == "Bounds and controls" else family}
 
 
 def test_a_figure_is_drawn():

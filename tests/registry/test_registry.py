@@ -20,7 +20,7 @@ from fedbench.errors import UserError
 from fedbench.registry import installed
 from fedbench.registry.installed import BUILT_IN, hash_of_sources
 from fedbench.registry.registry import Registry
-from sitemaking.components import built_in
+from sitemaking.shipped import built_in
 
 
 @pytest.fixture
@@ -177,20 +177,18 @@ def test_a_torn_catalogue_is_made_again(install):
 
 
 def test_what_ships_of_the_built_in_plugins_is_what_they_register():
-    assert BUILT_IN.read_bytes() == built_in(), "`PYTHONPATH=docs python -m sitemaking.components` writes it again"
+    assert BUILT_IN.read_bytes() == built_in(), "`PYTHONPATH=docs python -m sitemaking.shipped` writes it again"
 
 
 def test_built_in_plugins_are_imported_for_the_catalogue_only_where_their_code_has_changed(monkeypatch, tmp_path):
     monkeypatch.setenv("FEDBENCH_CACHE", str(tmp_path))
-    imported, register, code_of = [], Registry.registrations_here, installed.hash_of_description
+    imported, register, code_of = [], Registry.registrations_here, installed.hash_of
     monkeypatch.setattr(
         Registry, "registrations_here", lambda self, name: imported.append(name) or register(self, name)
     )
     before = Registry().catalogue
     assert before.find("method", "fedra").paper and imported == []
-    monkeypatch.setattr(
-        installed, "hash_of_description", lambda module: "edited" if module.endswith(".fedra") else code_of(module)
-    )
+    monkeypatch.setattr(installed, "hash_of", lambda *code: "edited" if code[0].endswith(".fedra") else code_of(*code))
     for _ in range(2):  # the second time it is in the cache folder
         assert Registry().catalogue == before and imported == ["fedra"]
 

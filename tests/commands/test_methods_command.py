@@ -1,0 +1,79 @@
+"""fedbench methods, and the lists of plugins and suites: grouped, complete, and there without importing anything."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from command import fedbench
+from sitemaking.shipped import suites
+
+from fedbench.registry.catalogue import Component, Unfit
+from fedbench.suite.shipped import listed, names
+
+MINE = """
+from fedbench import hookimpl
+
+
+def mine(setup):
+    pass
+
+
+@hookimpl
+def fedbench_register_methods(register):
+    register("mine", mine, ignores=["capacities"], family="Sparse", paper="Doe, Mine, 2026")
+"""
+
+
+def test_methods_stand_under_their_family_with_what_is_limited_role_and_paper(tmp_path):
+    (tmp_path / "mine.py").write_text(MINE)
+    done = fedbench("methods", "--plugin", "mine.py", cwd=tmp_path, columns=140)
+    lines = [re.split(r"  +", line.strip()) for line in done.stdout.splitlines()]
+    assert ["fedra", "layers", "method", "Su et al., FedRA, 2023, arXiv 2311.11227"] in lines
+    assert ["mine", "ranks, widths", "method", "Doe, Mine, 2026"] in lines
+    assert ["head_only", "nothing", "control"] in lines
+    families = ["Depth", "Rank", "Aggregation", "Width", "Whole models", "Split learning", "Sparse"]
+    assert [line[0] for line in lines if len(line) == 1 and line[0]][1:-1] == [*families, "Bounds and controls"]
+
+
+def test_every_built_in_method_is_there_once(tmp_path, registry):
+    done = fedbench("methods", cwd=tmp_path, columns=140)
+    found = re.findall(r"^   (\w+)  ", done.stdout, re.MULTILINE)
+    own = [one for one in registry.catalogue.components["method"].values() if one.package == "fedbench"]
+    assert sorted(found) == sorted(one.name for one in own)
+    assert all(one.family for one in own if one.role == "method")
+
+
+@pytest.mark.parametrize(("kind", "family"), [("metric", "Depth"), ("method", 3), ("method", "two\nlines")])
+def test_a_family_that_no_table_can_show_is_refused(kind, family):
+    with pytest.raises(Unfit, match="the family of"):
+        Component.of(kind, "mine", lambda: None, "p", "p", family=family)
+
+
+def test_plugins_are_grouped_by_package_and_by_what_they_are(tmp_path):
+    (tmp_path / "mine.py").write_text(MINE)
+    done = fedbench("plugins", "list", "--plugin", "mine.py", cwd=tmp_path, columns=200)
+    rows = [re.split(r"  +", line.strip()) for line in done.stdout.splitlines()]
+    assert ["adapters", "bitfit, bottleneck, ia3, lora, vpt"] in [row[-2:] for row in rows if row[0] == "fedbench"]
+    assert [row[-1] for row in rows if row[0].endswith("mine.py")] == ["mine.py"]
+
+
+FEW = ("quickstart", "tuned/feature_label_skew", "papers/fedra/table1")
+
+
+@pytest.mark.parametrize("chosen", [FEW, pytest.param(tuple(names()), marks=pytest.mark.slow)], ids=["few", "all"])
+def test_the_list_of_suites_says_what_they_are(chosen):
+    assert {name: listed()[name] for name in chosen} == suites(chosen), "`python -m sitemaking.shipped` writes it again"
+    assert list(listed()) == list(names())
+
+
+def test_suites_are_listed_with_their_data_cells_and_time(tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDBENCH_DATA", str(tmp_path))
+    lines = fedbench("suites", "list", cwd=tmp_path, columns=80).stdout.splitlines()
+    rows = {line.split()[0]: re.split(r"  +", line) for line in lines if line[:1].islower()}
+    assert rows["quickstart"][1:] == ["7", "66 s", "strokes6 (built in)"]
+    assert rows["papers/fedra/table1"][1:] == ["28", "domainnet (missing), nicopp (missing)"]
+    assert rows["tuned/feature_skew"][1:3] == ["252", "tuned"]
+    assert lines[lines.index(next(line for line in lines if line.startswith("quickstart"))) + 1].startswith(
+        "  One scen"
+    )
