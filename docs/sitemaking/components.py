@@ -68,6 +68,6 @@ def _default(value: object) -> str:
 
 
 def _takes(component: Component, key: str) -> str:
-    if component.kind == "method" and key in NESTED:
+    if component.kind in SET_UP and key in NESTED:
         return f"the name of an {NESTED[key]}, or a mapping"
     return escaped(schemas.described(component.takes[key])) if key in component.takes else ""
