@@ -6,10 +6,10 @@ import re
 
 import pytest
 from command import fedbench
-from sitemaking.shipped import suites
 
 from fedbench.registry.catalogue import Component, Unfit
 from fedbench.suite.shipped import listed, names
+from sitemaking.shipped import suites
 
 MINE = """
 from fedbench import hookimpl
