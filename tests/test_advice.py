@@ -20,12 +20,19 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
 CODE = sorted((*ROOT.glob("fedbench/**/*.py"), *ROOT.glob("plugins/**/*.py")))
-DOCS = [*sorted(ROOT.glob("docs/**/*.md")), ROOT / "README.md"]
+DOCS = [
+    path
+    for where in ("[!C]*.md", "CONTRIBUTING.md", "docs/**/*.md", "suites/**/*.md", "results/reference/*.md")
+    for path in sorted(ROOT.glob(where))
+]
+WRITTEN = [path for path in sorted(ROOT.glob("fedbench/scaffold/**/*")) if path.suffix in (".template", ".yaml", ".md")]
+SUITES = sorted(ROOT.glob("suites/**/*.yaml"))
 OTHERS = {
     "--porcelain",
     "--untracked-files",
     "--array",
     "--no-deps",
+    "--no-binary",
     "--force-reinstall",
     "--help",
     "--version",
@@ -55,8 +62,8 @@ OPTIONS = {
 
 def texts(path: Path) -> list[str]:
     """What a file says to people: the strings of code with a blank for each value in them; all of a page."""
-    if path.suffix == ".md":
-        return [path.read_text()]
+    if path.suffix != ".py":
+        return [re.sub(r"^# +", "", path.read_text(), flags=re.MULTILINE)]
     found, inner = [], set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.JoinedStr):
@@ -71,7 +78,7 @@ def named(path: Path) -> str:
     return str(path.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("path", [*CODE, *DOCS], ids=named)
+@pytest.mark.parametrize("path", [*CODE, *DOCS, *WRITTEN, *SUITES], ids=named)
 def test_every_extra_command_option_and_page_is_there(path):
     wrong = []
     for text in texts(path):
@@ -101,6 +108,9 @@ def faults(words: list[str], quoted: bool) -> list[str]:
         group, words = (*group, words[0]), words[1:]
     if not group:
         return [f"command {words[0]}"] if quoted and words and re.fullmatch(r"[a-z_]+", words[0]) else []
+    suites = [word for word in words if re.match(r"suites/[a-z0-9_/]+\.yaml$", word)]
+    if missing := [word for word in suites if not (ROOT / word).is_file()]:
+        return [f"file {missing[0]}"]
     known = {option for param in COMMANDS[group].params for option in (*param.opts, *param.secondary_opts)}
     given = [re.match(r"--[a-z][a-z-]*", word) for word in words]
     return [f"fedbench {' '.join(group)} {one[0]}" for one in given if one and one[0] not in known | {"--help"}]

@@ -32,7 +32,7 @@ def merge(shards: tuple, into: str) -> None:
         parts = f"{counted(merged.copied, 'cell')} copied, {merged.kept} already there, {merged.left} left to run"
         click.echo(f"{merged.suite}: {parts}\n{merged.content_hash}  {merged.folder}")
         if merged.mixed:
-            click.echo(f"Computed with different versions, which may change scores: {merged.mixed}.", err=True)
+            click.echo(f"Computed in different ways, which may change scores: {merged.mixed}.", err=True)
 
 
 @click.command()

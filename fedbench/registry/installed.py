@@ -13,6 +13,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from importlib.metadata import Distribution, EntryPoint, distributions
 from importlib.util import find_spec
 from pathlib import Path
+from sysconfig import get_path
 from typing import Any
 
 OURS = "fedbench"  # what messages and results call the package whose plugins may be imported in any process
@@ -154,19 +155,33 @@ def hash_of_sources(modules: Iterable[str | None]) -> str:
 
 
 def hash_of_plugin(file: Path) -> str:
-    """A hash of a plugin's file, and of the modules next to it that it imports, be it by one another."""
-    folder, found, waiting = file.parent, {file: file.read_bytes()}, [file]
+    """A hash of a plugin's file and of the modules that it imports, be it by one another: those next to it, and others
+    that are not installed, as on PYTHONPATH."""
+    found, waiting = {file.name: file.read_bytes()}, [file]
     while waiting:
-        for name in _imports(found[waiting.pop()]):
-            module = folder / f"{name}.py"
-            for path in [module] if module.is_file() else sorted((folder / name).rglob("*.py")):
-                if path not in found:
-                    found[path] = path.read_bytes()
+        for name in _imports(waiting.pop().read_bytes()):
+            root = _module(name, file.parent)
+            for path in [root] if root.is_file() else sorted(root.rglob("*.py")):
+                if (key := path.relative_to(root.parent).as_posix()) not in found:
+                    found[key] = path.read_bytes()
                     waiting.append(path)
     if len(found) == 1:
-        return hashlib.sha256(found[file]).hexdigest()
-    hashes = {path.relative_to(folder).as_posix(): hashlib.sha256(text).hexdigest() for path, text in found.items()}
+        return hashlib.sha256(found[file.name]).hexdigest()
+    hashes = {key: hashlib.sha256(text).hexdigest() for key, text in found.items()}
     return hashlib.sha256(json.dumps(hashes, sort_keys=True).encode()).hexdigest()
+
+
+def _module(name: str, folder: Path) -> Path:
+    """The file or the folder of a module that a plugin file imports; in `folder`, as for one that is nowhere, unless it
+    is elsewhere on sys.path and not installed."""
+    package, module = folder / name, folder / f"{name}.py"
+    if module.is_file() and not (package / "__init__.py").is_file():
+        return module
+    elsewhere = Path("" if package.is_dir() or name in (OURS, "fedbench_plugins") else origin(name) or "")
+    is_installed = {"site-packages", "dist-packages"} & set(elsewhere.parts)
+    if is_installed or not elsewhere.is_file() or elsewhere.is_relative_to(get_path("stdlib")):
+        return package
+    return _root(elsewhere)
 
 
 @lru_cache(256)

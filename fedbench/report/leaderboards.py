@@ -14,7 +14,7 @@ from fedbench.report.run_scores import AT, MeanScore, RunScores, check_direction
 from fedbench.report.significance import BySeed, groups_of, margin_of
 from fedbench.report.statistics.pairs import Pair, all_pairs, judged, paired
 from fedbench.results import Result
-from fedbench.results.identity import mixed_versions
+from fedbench.results.identity import mixed_settings, mixed_versions
 from fedbench.results.metric_direction import higher_is_better, without_noise
 
 
@@ -92,10 +92,11 @@ class Leaderboard:
 
     @property
     def warning(self) -> str:
-        """Which packages computed its finished cells in several versions; "" where each has one."""
-        results = (r for part in self.cells.values() for r in part)
-        mixed = mixed_versions(r.manifest for r in results if r.status == "finished")
-        return f"Computed with different versions, which may change scores: {mixed}." if mixed else ""
+        """What computed its finished cells in several versions or, of one method, in several ways; "" where nothing."""
+        done = [[r.manifest for r in part if r.status == "finished"] for part in self.cells.values()]
+        ways = (mixed_settings(part, self.metric) for part in done)
+        mixed = "; ".join(dict.fromkeys(filter(None, (mixed_versions(m for part in done for m in part), *ways))))
+        return f"Computed in different ways, which may change scores: {mixed}." if mixed else ""
 
     @property
     def by_client(self) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from fedbench.disk import hash_of_bytes
+from fedbench.words import in_short
 
 # Another version of one of these may give other numbers: results of several are shown together, with a warning.
 # Results of a plugin's code before and after an edit never enter one mean.
@@ -71,9 +72,29 @@ def mixed_versions(manifests: Iterable[Mapping[str, Any]], plugins: bool = False
         for name, version in manifest.get("versions", {}).items():
             if plugins or name in ("fedbench", *NUMERICAL):
                 found.setdefault(name, {})[version] = None
-    return "; ".join(
-        f"{name} {' and '.join(sorted(versions))}" for name, versions in found.items() if len(versions) > 1
-    )
+    return _mixed(found)
+
+
+def mixed_settings(manifests: Iterable[Mapping[str, Any]], metric: str) -> str:
+    """`engine cohort and sequential`, of what is part of an identity and parts no leaderboard; "" where cells agree.
+
+    Args:
+        manifests: of the cells of one method.
+        metric: the one that is shown, whose options may differ.
+    """
+    found: dict[str, dict[str, None]] = {}
+    for manifest in manifests:
+        config = manifest.get("config", {})
+        found.setdefault("engine", {})[str(config.get("engine"))] = None
+        for ref in config.get("evaluation", {}).get("metrics", ()):
+            if ref["name"] == metric.partition("/")[0]:
+                found.setdefault("metric", {})[in_short(ref)] = None
+    return _mixed(found)
+
+
+def _mixed(found: Mapping[str, Iterable[str]]) -> str:
+    several = {name: sorted(values) for name, values in found.items()}
+    return "; ".join(f"{name} {' and '.join(values)}" for name, values in several.items() if len(values) > 1)
 
 
 def id_in(folder: str) -> str:

@@ -40,6 +40,34 @@ def test_an_edited_module_next_to_a_plugin_file_is_another_version_of_the_plugin
     assert registry.version("mine.py") != first
 
 
+def test_a_package_next_to_a_plugin_file_comes_before_a_module_as_for_python(tmp_path):
+    (tmp_path / "helper").mkdir()
+    inner, module, plugin = tmp_path / "helper/__init__.py", tmp_path / "helper.py", tmp_path / "mine.py"
+    for file, text in ((plugin, "import helper\n"), (inner, "value = 1\n"), (module, "value = 1\n")):
+        file.write_text(text)
+    first = hash_of_plugin(plugin)
+    module.write_text("value = 2\n")
+    assert hash_of_plugin(plugin) == first
+    inner.write_text("value = 2\n")
+    assert hash_of_plugin(plugin) != first
+
+
+@pytest.mark.parametrize("edited", ["lib/away.py", "lib/whole/__init__.py", "lib/whole/inner.py", "lib/further.py"])
+def test_an_edited_module_elsewhere_on_the_path_is_another_version_of_the_plugin(tmp_path, monkeypatch, edited):
+    """As on PYTHONPATH. What is installed has a version, and is none of the plugin's code."""
+    files = {"mine.py": "import away, whole, torch, json, fedbench\n", "lib/away.py": "import further\n"}
+    files |= dict.fromkeys(("lib/whole/__init__.py", "lib/whole/inner.py", "lib/further.py"), "value = 1\n")
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path / "lib"))
+    first = hash_of_plugin(tmp_path / "mine.py")
+    (tmp_path / edited).write_text("value = 2\n")
+    assert hash_of_plugin(tmp_path / "mine.py") != first
+    (tmp_path / "mine.py").write_text("import torch, json, fedbench, filelock\n")
+    assert hash_of_plugin(tmp_path / "mine.py") == hash_of_file(tmp_path / "mine.py")
+
+
 def test_modules_that_a_plugin_file_does_not_import_are_none_of_it(tmp_path):
     plugin = tmp_path / "mine.py"
     plugin.write_text("import json, torch\nlater = 'helper'\n")

@@ -67,7 +67,7 @@ def test_two_versions_of_a_package_stand_as_a_warning_above_every_format(tmp_pat
         compute("depthfl", seed, 0.6, {package: version})
     told = fedbench("compare", tmp_path, "--format", form, cwd=tmp_path)
     text = " ".join((told.stderr if form == "csv" else told.stdout).split())
-    assert f"different versions, which may change scores: {package} 1.1 and 2.2" in text
+    assert f"Computed in different ways, which may change scores: {package} 1.1 and 2.2" in text
     assert rows_of(tmp_path) == [[("fedra", 2), ("depthfl", 2)]]
 
 
@@ -84,6 +84,20 @@ def test_nothing_is_said_where_versions_are_equal_or_an_unfinished_cell_has_othe
     monkeypatch.setitem(factories.AS_RUN, "versions", {**BASE, "torch": "9"})
     write_cell(tmp_path / "s", "depthfl", 0, status="failed", reason="x")
     assert [board.warning for board in leaderboards(load([tmp_path]))] == [""]
+
+
+def test_engines_and_options_of_the_metric_that_differ_within_a_method_stand_above_too(tmp_path):
+    """Other methods may have another engine by nature, and another metric is not shown."""
+    for seed, (engine, k) in enumerate((("cohort", 1), ("sequential", 5))):
+        metrics = [{"name": "accuracy", "k": k}, {"name": "loss", "of": seed}]
+        parts = {"evaluation": eval_rows({12: {"a": 0.5}}), "engine": engine}
+        write_cell(tmp_path / "s", "fedra", seed, evaluation__metrics=metrics, **parts)
+        write_cell(tmp_path / "s", "depthfl", seed, evaluation=eval_rows({12: {"a": 0.5}}), engine="cohort")
+    (board,) = leaderboards(load([tmp_path]))
+    told = "Computed in different ways, which may change scores: engine cohort and sequential; metric accuracy(k=1) and"
+    assert board.warning == f"{told} accuracy(k=5)."
+    (other,) = leaderboards([r for r in load([tmp_path]) if r.entry.method == "depthfl"])
+    assert other.warning == ""
 
 
 def test_merge_warns_of_versions_and_of_plugins_code(tmp_path, compute):
