@@ -12,7 +12,7 @@ from fedbench.devices.fitting import Costs, Fit, RoundSeconds, Work, offered, ro
 from fedbench.devices.table import numbers_of
 from fedbench.errors import DataMissing
 from fedbench.registry.assets import Assets
-from fedbench.types import Client, ClientCost, Dataset, Device, Images, Size, Splits
+from fedbench.types import Client, ClientCost, Dataset, Device, Images, Size, Splits, Texts
 
 Config = Mapping[str, Any]
 CLASSES = 100  # where the data set is not there to be asked
@@ -71,7 +71,8 @@ def outlooks(
     NotApplicable."""
     config = _with_devices(config, devices, server)
     shape = assets.backbone(config["backbone"])
-    dataset = _stand_in(config, assets, images, config["data"].get("image_size") or shape["image_size"])
+    size = config["data"].get("max_length" if shape["texts"] else "image_size") or shape["image_size"]
+    dataset = _stand_in(config, assets, images, size)
     clients = [Client(n, 0, np.arange(images)) for n in range(len(devices))]
     simulation = simulation_of(config, dataset, clients)
     sizes = offered(simulation.method, simulation.federation.num_layers, simulation.rounds)
@@ -116,5 +117,6 @@ def _stand_in(config: Config, assets: Assets, images: int, size: int) -> Dataset
         classes = assets.dataset(config["data"], size).classes
     except DataMissing:
         classes = tuple(map(str, range(CLASSES)))
-    made = Images.blank(np.zeros(images, dtype=np.int64), np.zeros(images, dtype=np.int64), size)
-    return Dataset(("any",), classes, "", lambda: Splits(made, made))
+    texts = assets.backbone(config["backbone"])["texts"]
+    made = (Texts if texts else Images).blank(np.zeros(images, np.int64), np.zeros(images, np.int64), size)
+    return Dataset(("any",), classes, "", lambda: Splits(made, made), texts=texts)

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.linalg import vector_norm
+from torch.nn.functional import pad
 
 from fedbench.engine import sequential, shortcuts
 from fedbench.engine.microbatching import Batch, Part, grouped, halved, inputs_of, joined, merged, passes
@@ -27,6 +28,7 @@ from fedbench.engine.stacked_params import Pulling, StackedParams
 from fedbench.models.adapter import Stack, stacked
 from fedbench.models.backbone import Blocks, Plain
 from fedbench.models.draws import Draws
+from fedbench.models.layered import PADDING
 from fedbench.models.lowrank import FROZEN, Terms, load_additions
 from fedbench.models.optimizer import make_optimizer
 from fedbench.models.param_paths import holds, layer_of, name_of, places
@@ -156,13 +158,20 @@ class Step:
 def forward(
     model: Blocks, leaves: StackedParams, plan: Plan, x: dict[int, Tensor], draws: dict[int, Draws]
 ) -> list[Answers]:
-    """The logits of every exit of every client. x: one batch (B_n, 3, H, W) for each of some clients."""
+    """The logits of every exit of every client. x: one batch (B_n, 3, H, W), or of texts (B_n, T_n), for each of some
+    clients."""
     clients, sizes = list(x), {n: len(part) for n, part in x.items()}
     for n in clients:
         draws[n].begin()
-    tokens, out = Tokens(sizes), ReadOut(model, leaves, plan, draws)
-    with stacked(model, Stack(leaves.outside(clients), list(sizes.values()), [draws[n] for n in clients])):
-        tokens.put(clients, rounded(model.embed(torch.cat(list(x.values())))))
+    whole, lengths = together(x)
+    tokens, out = Tokens(sizes, lengths), ReadOut(model, leaves, plan, draws)
+    of_each = [draws[n] for n in clients]
+    outside = Stack(leaves.outside(clients), list(sizes.values()), of_each, lengths=tokens.lengths_of(clients))
+    with stacked(model, outside):
+        tokens.put(clients, rounded(model.embed(whole)))
+    if (mask := model.mask(whole)) is not None:
+        tokens.masks = Tokens(sizes)
+        tokens.masks.put(clients, mask)
     deepest = {n: sum(leaves.held[n]) for n in clients}
     if tokens.of(clients).dim() == 2:  # features, see `reads_features`
         out.read(tokens, deepest)
@@ -181,6 +190,17 @@ def forward(
         out.read(tokens, {n: depth[n] for n in held if depth[n] < deepest[n]})
     out.read(tokens, deepest)  # together, in whichever layers they have ended
     return out.answers(sizes)
+
+
+def together(x: dict[int, Tensor]) -> tuple[Tensor, dict[int, int] | None]:
+    """The inputs of all clients, one after the other; and of texts how many tokens each client's are, which shorter
+    ones are brought to by padding."""
+    first = next(iter(x.values()))
+    if first.is_floating_point():
+        return torch.cat(list(x.values())), None
+    lengths = {n: part.shape[1] for n, part in x.items()}
+    most = max(lengths.values())
+    return torch.cat([pad(part, (0, most - lengths[n]), value=PADDING) for n, part in x.items()]), lengths
 
 
 def pays_apart(model: Blocks) -> bool:
@@ -213,8 +233,8 @@ def layer(
     """
     block, x = model.blocks[j], tokens.of(clients)
     sizes, T = [tokens.sizes[n] for n in clients], x.shape[1] if is_last else None
-    with stacked(block, Stack(leaves.layer(j, clients), sizes, draws, T)):
-        out: Tensor = shortcuts.last_layer(block, x) if is_last else model.layer(j, x)
+    with stacked(block, Stack(leaves.layer(j, clients), sizes, draws, T, tokens.lengths_of(clients))):
+        out: Tensor = shortcuts.last_layer(block, x) if is_last else model.layer(j, x, tokens.mask_of(clients))
     return out
 
 

@@ -34,10 +34,14 @@ class Together:
 class Tokens:
     """The tokens of every client as they are now."""
 
-    def __init__(self, sizes: dict[int, int]) -> None:
-        """sizes: B_n of every client."""
-        self.sizes = sizes
+    def __init__(self, sizes: dict[int, int], lengths: dict[int, int] | None = None) -> None:
+        """Args:
+        sizes: B_n of every client.
+        lengths: of texts, T_n of every client, before they were made equal.
+        """
+        self.sizes, self.lengths = sizes, lengths
         self.at: dict[int, Together] = {}
+        self.masks: Tokens | None = None
 
     def put(self, clients: Sequence[int], rows: Tensor) -> None:
         """What these clients got of a pass."""
@@ -50,6 +54,14 @@ class Tokens:
         if first.clients == tuple(clients) and all(self.at[n] is first for n in clients):
             return first.rows
         return joined([self.at[n].parts[n] for n in clients])
+
+    def mask_of(self, clients: Sequence[int]) -> Tensor | None:
+        """(B_1 + ... + B_n, T) bool: which are tokens of these clients' texts; None for images."""
+        return None if self.masks is None else self.masks.of(clients)
+
+    def lengths_of(self, clients: Sequence[int]) -> list[int] | None:
+        """T_n of these clients; None for images."""
+        return None if self.lengths is None else [self.lengths[n] for n in clients]
 
     def in_equal_groups(self, clients: Sequence[int]) -> list[list[int]]:
         """The clients in groups that have equally many rows of equally many tokens each."""
@@ -115,8 +127,9 @@ class ReadOut:
     def _features(self, tokens: Tokens, clients: list[int]) -> Tensor:
         """(n, B, D)"""
         sizes, draws = [tokens.sizes[n] for n in clients], [self.draws[n] for n in clients]
-        with stacked(self.model, Stack(self.leaves.read_out(clients), sizes, draws)):
-            features = self.model.features(tokens.of(clients))
+        stack = Stack(self.leaves.read_out(clients), sizes, draws, lengths=tokens.lengths_of(clients))
+        with stacked(self.model, stack):
+            features = self.model.features(tokens.of(clients), tokens.mask_of(clients))
         return features.view(len(clients), sizes[0], -1)
 
     def answers(self, sizes: Mapping[int, int]) -> list[Answers]:

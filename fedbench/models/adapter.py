@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,15 +18,8 @@ from fedbench.models.draws import Draws, drawn_by
 from fedbench.options import Text
 from fedbench.words import meant
 
-# The last fully connected layer of each sub-layer, l_i^0 and l_i^1 (FedRA, Sec. 3.2), in timm's names.
-LAST_FC = {
-    "VisionTransformer": ("attn.proj", "mlp.fc2"),
-    "Eva": ("attn.proj", "mlp.fc2"),
-    "MlpMixer": ("mlp_tokens.fc2", "mlp_channels.fc2"),
-}
-
-
 # What an adapter's option `targets` takes that `resolve_targets` is to resolve.
+SIGNS = frozenset("*+?|()[]^$\\")  # of a regular expression, which no name of a module has
 Module = Annotated[str, Text("the name of a module")]
 Targets = Annotated[str, Text("last_fc, reference, or the name of a module")] | list[Module]
 
@@ -33,9 +27,15 @@ Targets = Annotated[str, Text("last_fc, reference, or the name of a module")] | 
 def resolve_targets(blocks: Blocks, targets: str | Sequence[str]) -> list[tuple[nn.Module, str]]:
     """The (parent, attribute) of every module to adapt.
 
-    targets: `last_fc`; `reference`, which also takes the patch embedding's convolution as the FedRA code's
-    name pattern does; or module names within a layer (`attn.qkv`), or outside (`patch_embed.proj`). Raises
-    UserError for a name that matches nothing.
+    Args:
+        blocks: The model.
+        targets: `last_fc`; `reference`, which also takes the patch embedding's convolution as the FedRA code's name
+            pattern does; or names of modules within a layer (`attn.qkv`), or outside (`patch_embed.proj`). As in peft,
+            the last parts of a name are enough (`query`), and text with signs of a regular expression is one, for
+            whole names (`attention.*(query|value)`).
+
+    Raises:
+        UserError: for a name that matches nothing.
     """
     if isinstance(targets, str) and targets not in ("last_fc", "reference"):
         targets = [targets]
@@ -47,9 +47,9 @@ def resolve_targets(blocks: Blocks, targets: str | Sequence[str]) -> list[tuple[
         names = list(targets)
     found: list[tuple[nn.Module, str]] = []
     for name in names:
-        inside = [place for layer in blocks.blocks if (place := _place(layer, name))]
-        if len(inside) == blocks.num_layers:
-            found.extend(inside)
+        inside = [_places(layer, name) for layer in blocks.blocks]
+        if all(inside):
+            found.extend(place for places in inside for place in places)
         elif outside := _place(blocks.model, name):
             found.append(outside)
         else:
@@ -65,15 +65,24 @@ def resolve_targets(blocks: Blocks, targets: str | Sequence[str]) -> list[tuple[
 
 
 def last_fc(blocks: Blocks) -> tuple[str, str]:
-    """The names within a layer of the last fully connected layer of both sub-layers, the one that mixes tokens and the
-    MLP. Raises UserError for a model that is neither a ViT nor a Mixer."""
-    for kind in type(blocks.model).__mro__:
-        if kind.__name__ in LAST_FC:
-            return LAST_FC[kind.__name__]
-    raise UserError(
-        f"last_fc is not defined for {type(blocks.model).__name__}: name the modules in adapter.targets",
-        option="targets",
-    )
+    """The names within a layer of the last fully connected layer of both sub-layers, l_i^0 and l_i^1 (FedRA, Sec. 3.2):
+    of the one that mixes tokens, and of the MLP."""
+    return blocks.layers.last_fc
+
+
+def _places(layer: nn.Module, name: str) -> list[tuple[nn.Module, str]]:
+    """Where the modules of that name stand in a layer: the one that is called so, else all whose names end so."""
+    if exact := _place(layer, name):
+        return [exact]
+    names = [path for path, _ in layer.named_modules()]
+    if SIGNS.intersection(name):
+        try:
+            fitting = [path for path in names if re.fullmatch(name, path)]
+        except re.error as error:
+            raise UserError(f"adapter.targets: {name!r} is no regular expression: {error}", option="targets") from error
+    else:
+        fitting = [path for path in names if path.endswith(f".{name}")]
+    return [place for path in fitting if path and (place := _place(layer, path))]
 
 
 def _place(root: nn.Module, name: str) -> tuple[nn.Module, str] | None:
@@ -142,10 +151,23 @@ class SeededDropout(nn.Module):
         if stack is None:
             assert self.generator is not None  # `forward` has seen to it
             stack = Stack({}, [len(x)], [self.generator])
+        if stack.lengths is not None:
+            return self._of_lengths(x, stack, stack.lengths)
         shape = x.shape[1:] if stack.tokens is None else (stack.tokens, *x.shape[2:])
         numbers = drawn_by(stack.draws, [B * math.prod(shape) for B in stack.sizes])
         keep = numbers.view(-1, *shape) >= self.p
         return keep[:, : x.shape[1]] if stack.tokens else keep  # the class token's part of the masks of all tokens
+
+    def _of_lengths(self, x: Tensor, stack: Stack, lengths: Sequence[int]) -> Tensor:
+        """Masks (B_n, T_n, ...) as each client draws them by itself, behind which there is nothing but padding."""
+        shapes = [(B, T, *x.shape[2:]) for B, T in zip(stack.sizes, lengths, strict=True)]
+        keep = x.new_zeros(x.shape, dtype=torch.bool)
+        numbers = drawn_by(stack.draws, [math.prod(shape) for shape in shapes])
+        for rows, own, shape in zip(
+            keep.split(list(stack.sizes)), numbers.split([math.prod(s) for s in shapes]), shapes, strict=True
+        ):
+            rows[:, : shape[1]] = own.view(shape) >= self.p
+        return keep
 
 
 @dataclass(frozen=True)
@@ -153,14 +175,16 @@ class Stack:
     """The adapters of several clients, for one forward pass over all their rows.
 
     values[name]: (n, ...) one row for each client · sizes: how many rows of the batch are each client's ·
-    draws: their generators · tokens: T, where masks are to be drawn for all tokens though fewer pass. A module that has
-    an attribute `stack` promises to use it; the cohort engine sets it for the time of a pass.
+    draws: their generators · tokens: T, where masks are to be drawn for all tokens though fewer pass · lengths: of
+    texts, how many tokens of each client's batch are no padding of others'. A module that has an attribute `stack`
+    promises to use it; the cohort engine sets it for the time of a pass.
     """
 
     values: dict[str, Tensor]
     sizes: Sequence[int]
     draws: Sequence[Draws | torch.Generator]
     tokens: int | None = None
+    lengths: Sequence[int] | None = None
 
     @property
     def even(self) -> bool:
@@ -172,7 +196,7 @@ class Stack:
         own = {
             name.removeprefix(f"{path}."): value for name, value in self.values.items() if name.startswith(f"{path}.")
         }
-        return Stack(own, self.sizes, self.draws, self.tokens)
+        return Stack(own, self.sizes, self.draws, self.tokens, self.lengths)
 
     def for_rows(self, name: str, x: Tensor) -> Tensor:
         """(B, 1, ..., *shape) in the type of x: each client's value (*shape,) of that name, once for every one of its

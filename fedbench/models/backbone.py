@@ -1,18 +1,18 @@
-"""A pre-trained timm model: cut into layers that can be left out (embed, blocks, norm, classifiers), or as a whole."""
+"""A pre-trained model: cut into layers that can be left out, with the classifiers that read them, or as a whole."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from fedbench.errors import NotApplicable, UserError
 from fedbench.models.copying import copied
+from fedbench.models.layered import Layered, Tokenizer, cut, is_layered
 from fedbench.models.shape_cache import once, parameters_of
 from fedbench.types import Exit
 
@@ -42,10 +42,16 @@ class Architecture:
 class Source:
     """What a backbone plugin returns.
 
-    model: a timm model without its classifier: a VisionTransformer, Eva or MlpMixer, which can be cut into layers, or
-    any other whose forward gives pooled features (B, D) · image_size: pixels a side · mean, std: per channel, for
-    images in [0, 1] · fingerprint: identifies the weights, and enters the identity of every cell · architecture: how
-    timm makes the model again, where it is to be exported with its weights.
+    Attributes:
+        model: A timm model without its classifier: a VisionTransformer, Eva or MlpMixer, which can be cut into layers,
+            or any other whose forward gives pooled features (B, D). Or a `fedbench.models.layered.Layered`, which a
+            model of texts is.
+        image_size: Pixels a side; of a model of texts, how many tokens it takes at most.
+        mean: Per channel, for images in [0, 1].
+        std: Per channel.
+        fingerprint: Identifies the weights, and enters the identity of every cell.
+        architecture: How timm makes the model again, where it is to be exported with its weights.
+        tokenizer: Makes tokens of texts; None for a model of images.
     """
 
     model: nn.Module
@@ -54,22 +60,7 @@ class Source:
     std: tuple[float, float, float]
     fingerprint: str
     architecture: Architecture | None = None
-
-
-class TimmModel(Protocol):
-    """What is called of timm's models that can be cut: a ViT has all but `stem`, and an MlpMixer that to embed images.
-    `_pos_embed` of an Eva also gives rotary positions, and its `patch_drop` is None."""
-
-    num_features: int
-    blocks: nn.Sequential
-    patch_embed: Callable[[Tensor], Tensor]
-    _pos_embed: Callable[[Tensor], Tensor | tuple[Tensor, Any]]
-    patch_drop: Callable[[Tensor], Tensor] | None
-    norm_pre: Callable[[Tensor], Tensor]
-    stem: Callable[[Tensor], Tensor]
-    norm: Callable[[Tensor], Tensor]
-
-    def forward_head(self, x: Tensor, pre_logits: bool) -> Tensor: ...
+    tokenizer: Tokenizer | None = None
 
 
 class Classifier(nn.Linear):
@@ -101,9 +92,16 @@ class Body(nn.Module):
         self.classifiers = nn.ModuleDict()
 
     @property
-    def timm(self) -> TimmModel:
-        """The model, by the names of its parts."""
-        return cast(TimmModel, self.model)
+    def reads_texts(self) -> bool:
+        """Whether its inputs are the ids of tokens, (B, T) int64, and not images, (B, 3, H, W)."""
+        return is_layered(self.model)
+
+    def example(self, size: int) -> Tensor:
+        """One input of so many pixels a side, or tokens, all zeros."""
+        like = next(self.model.parameters())
+        if self.reads_texts:
+            return torch.zeros(1, size, dtype=torch.int64, device=like.device)
+        return like.new_zeros(1, 3, size, size)
 
     @property
     def device(self) -> torch.device:
@@ -138,17 +136,22 @@ class Blocks(Body):
     """
 
     def __init__(self, model: nn.Module, origin: str | None = None) -> None:
-        if not _can_be_cut(model):
+        if (layers := cut(model)) is None:
             raise UserError(
                 f"{type(model).__name__} cannot be cut into layers: needed is a timm VisionTransformer, Eva or "
                 "MlpMixer (try vit_base_patch16_224 or mixer_b16_224)"
             )
-        super().__init__(model, cast(TimmModel, model).num_features, origin)
+        super().__init__(model, layers.num_features, origin)
         self.bases: dict[str, Tensor] = {}
 
     @property
+    def layers(self) -> Layered:
+        """The model by what a model in layers can do."""
+        return cast(Layered, cut(self.model))
+
+    @property
     def blocks(self) -> nn.Sequential:
-        return self.timm.blocks
+        return cast(nn.Sequential, self.model.blocks)
 
     @property
     def num_layers(self) -> int:
@@ -156,65 +159,47 @@ class Blocks(Body):
         return len(self.blocks)
 
     def embed(self, x: Tensor) -> Tensor:
-        """(B, 3, H, W) -> (B, T, D); what are tokens or features already stays so."""
-        if x.dim() < 4:
-            return x
-        if hasattr(self.model, "stem"):  # MlpMixer
-            return self.timm.stem(x)
-        embedded = self.timm._pos_embed(self.timm.patch_embed(x))
-        tokens = embedded[0] if isinstance(embedded, tuple) else embedded  # see `layer` for the rotary positions
-        return self.timm.norm_pre(self.timm.patch_drop(tokens) if self.timm.patch_drop else tokens)
+        """(B, 3, H, W) or ids (B, T) -> (B, T, D); what are hidden states or features already stays so."""
+        return x if x.is_floating_point() and x.dim() < 4 else self.layers.embed(x)
 
-    def layer(self, j: int, tokens: Tensor) -> Tensor:
-        """(B, T, D) -> what layer j makes of them, (B, T, D).
+    def mask(self, x: Tensor) -> Tensor | None:
+        """Which of the ids (B, T) are tokens of their text, (B, T) bool; None for anything else."""
+        return None if x.is_floating_point() else self.layers.mask(x)
 
-        Rotary positions, where a model has them, travel with the tokens: they follow from the number of patches, which
-        stand in a square behind class token and registers.
-        """
-        block, rope = self.blocks[j], getattr(self.model, "rope", None)
-        if rope is None:
-            made: Tensor = block(tokens)
-            return made
-        prefix = cast("int", block.attn.num_prefix_tokens)  # type: ignore[union-attr]
-        side = math.isqrt(tokens.shape[1] - prefix)
-        fixed = hasattr(rope, "feat_shape") and not getattr(self.model, "dynamic_img_size", False)
-        positions = rope.get_embed() if fixed else rope.get_embed(shape=(side, side))
-        own: Tensor = block(tokens, rope=positions[j] if getattr(self.model, "rope_mixed", False) else positions)
-        return own
+    def layer(self, j: int, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
+        """(B, T, D) -> what layer j makes of them, (B, T, D)."""
+        return self.layers.run(j, tokens, mask)
 
     @torch.no_grad()
-    def tokens(self, image_size: int) -> int:
-        """T, for images of that size."""
-        like = next(self.model.parameters())
-        return self.embed(like.new_zeros(1, 3, image_size, image_size)).shape[1]
+    def tokens(self, size: int) -> int:
+        """T, for inputs of that size."""
+        return self.embed(self.example(size)).shape[1]
 
-    def features(self, tokens: Tensor) -> Tensor:
-        """(B, T, D) -> (B, D): the frozen final norm, then timm's pooling. Features, (B, D), stay what they are."""
-        if tokens.dim() == 2:
-            return tokens
-        return self.timm.forward_head(self.timm.norm(tokens), pre_logits=True)
+    def features(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
+        """(B, T, D) -> (B, D): the frozen final norm, then the model's pooling. Features stay what they are."""
+        return tokens if tokens.dim() == 2 else self.layers.pool(tokens, mask)
 
     def pooled(self, x: Tensor) -> Tensor:
-        """(B, 3, H, W) -> (B, D): the features after all layers."""
-        tokens = self.embed(x)
+        """(B, 3, H, W) or ids (B, T) -> (B, D): the features after all layers."""
+        tokens, mask = self.embed(x), self.mask(x)
         for j in range(self.num_layers):
-            tokens = self.layer(j, tokens)
-        return self.features(tokens)
+            tokens = self.layer(j, tokens, mask)
+        return self.features(tokens, mask)
 
     def forward(self, x: Tensor, layers: Sequence[int], exits: Sequence[Exit]) -> list[Tensor]:
-        """(B, 3, H, W) -> the logits (B, C) of every exit, running only `layers`, in order; or (B, D), the features,
-        where `reads_features` says so."""
-        if x.dim() == 2:
+        """(B, 3, H, W) or ids (B, T) -> the logits (B, C) of every exit, running only `layers`, in order. It takes
+        features (B, D), too, where `reads_features` says so."""
+        if x.is_floating_point() and x.dim() == 2:
             return [self.classifiers[exit.classifier](x) for exit in exits]
         at: dict[int, list[str]] = {}
         for exit in exits:
             at.setdefault(exit.depth, []).append(exit.classifier)
-        tokens, logits = self.embed(x), {}
+        tokens, mask, logits = self.embed(x), self.mask(x), {}
         for depth in range(len(layers) + 1):
             if depth > 0:
-                tokens = self.layer(layers[depth - 1], tokens)
+                tokens = self.layer(layers[depth - 1], tokens, mask)
             if depth in at:
-                features = self.features(tokens)
+                features = self.features(tokens, mask)
                 logits.update({name: self.classifiers[name](features) for name in at[depth]})
         return [logits[exit.classifier] for exit in exits]
 
@@ -243,7 +228,7 @@ class Blocks(Body):
     def frozen_bytes(self, layers: int) -> int:
         """Bytes of the frozen parameters a client with that many layers is sent: embedding, layers and norm.
 
-        The layers of a ViT or Mixer are equal in size, so that only their number counts.
+        Layers are equal in size, so that only their number counts.
         """
         frozen = [(name, p) for name, p in self.model.named_parameters() if not p.requires_grad]
         outside = sum(p.nbytes for name, p in frozen if not name.startswith("blocks."))
@@ -272,8 +257,12 @@ def body_of(model: nn.Module, origin: str | None = None, image_size: int | None 
 
     origin: see `Body` · image_size: pixels a side of images that it takes, by default as its parts say.
     """
+    if is_layered(model):
+        return Blocks(model, origin)
     size = image_size or _own_size(model)
-    if _can_be_cut(model) and once(origin, parameters_of(model), ("cut", size), lambda: _is_its_layers(model, size)):
+    if cut(model) is not None and once(
+        origin, parameters_of(model), ("cut", size), lambda: _is_its_layers(model, size)
+    ):
         return Blocks(model, origin)
     return Plain(model, origin, size)
 
@@ -285,11 +274,6 @@ def in_layers(body: Body) -> Blocks:
             f"{type(body.model).__name__} cannot be cut into layers, and this method gives clients some of them"
         )
     return body
-
-
-def _can_be_cut(model: nn.Module) -> bool:
-    parts = all(hasattr(model, part) for part in ("blocks", "norm", "forward_head", "num_features"))
-    return parts and (hasattr(model, "stem") or (hasattr(model, "patch_embed") and hasattr(model, "_pos_embed")))
 
 
 @torch.no_grad()

@@ -20,7 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from fedbench.models.adapter import SeededDropout
-from fedbench.models.backbone import Blocks
+from fedbench.models.backbone import Blocks, Body
 from fedbench.models.copying import copied, moved
 from fedbench.models.lazy_timm import flop_registry
 from fedbench.models.lowrank import pairs
@@ -150,10 +150,13 @@ def _used(module: nn.Module, left_out: Mapping[int, Any]) -> Iterator[nn.Paramet
 
 
 def one_image(model: nn.Module, image_size: int) -> tuple[Tensor, Tensor]:
-    """x (1, 3, H, W) and y (1,) on the model's device."""
-    like = next(model.parameters())
-    x = torch.zeros(1, 3, image_size, image_size, device=like.device, dtype=like.dtype)
-    return x, torch.zeros(1, dtype=torch.long, device=like.device)
+    """x (1, 3, H, W), or of a model of texts (1, T), and y (1,) on the model's device."""
+    bodies = (module for module in model.modules() if isinstance(module, Body))
+    if (body := next(bodies, None)) is not None:
+        x = body.example(image_size)
+    else:
+        x = next(model.parameters()).new_zeros(1, 3, image_size, image_size)
+    return x, torch.zeros(1, dtype=torch.long, device=x.device)
 
 
 def count(model: nn.Module, work: Callable[[], Any]) -> tuple[int, int]:

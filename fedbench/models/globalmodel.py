@@ -36,7 +36,7 @@ class GlobalModel:
     combine: Combine = only
 
     def __call__(self, x: Tensor) -> Tensor | Mapping[str, Tensor]:
-        """(B, 3, H, W) -> logits (B, C), or several by name, the method's own answer first."""
+        """Images (B, 3, H, W), or ids (B, T) -> logits (B, C), or several by name, the method's own answer first."""
         return self.combine(self.blocks(x, self.layers, self.exits))
 
     @property
@@ -51,8 +51,9 @@ class GlobalModel:
         return max(self.exits, key=lambda exit: exit.depth)
 
     def features(self, x: Tensor) -> Tensor:
-        """(B, 3, H, W) -> (B, D): what the deepest classifier reads, after the frozen final norm and timm's pooling."""
-        tokens = self.blocks.embed(x)
+        """Images (B, 3, H, W), or ids (B, T) -> (B, D): what the deepest classifier reads, after the frozen final norm
+        and the model's pooling."""
+        tokens, mask = self.blocks.embed(x), self.blocks.mask(x)
         for j in self.layers[: self.last.depth]:
-            tokens = self.blocks.layer(j, tokens)
-        return self.blocks.features(tokens)
+            tokens = self.blocks.layer(j, tokens, mask)
+        return self.blocks.features(tokens, mask)

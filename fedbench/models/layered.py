@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, Protocol, cast
 
 from torch import Tensor, nn
 
@@ -19,7 +19,6 @@ class Tokenizer(Protocol):
         ...
 
 
-@runtime_checkable
 class Layered(Protocol):
     """A model that can be cut into layers. A model of texts implements it itself; timm's are wrapped, see `cut`.
 
@@ -30,7 +29,7 @@ class Layered(Protocol):
             of the MLP.
     """
 
-    blocks: nn.Sequential | nn.ModuleList
+    blocks: Any
     num_features: int
     last_fc: tuple[str, str]
 
@@ -114,11 +113,16 @@ class TimmViT(TimmMixer):
         return own
 
 
+def is_layered(model: object) -> bool:
+    """Whether a model implements `Layered` itself."""
+    return all(hasattr(type(model), name) for name in ("embed", "mask", "run", "pool"))
+
+
 def cut(model: nn.Module) -> Layered | None:
     """The model in layers; None where it is neither Layered itself nor looks like timm's VisionTransformer, Eva or
     MlpMixer."""
-    if isinstance(model, Layered):
-        return model
+    if is_layered(model):
+        return cast(Layered, model)
     if not all(hasattr(model, part) for part in ("blocks", "norm", "forward_head", "num_features")):
         return None
     if hasattr(model, "stem"):

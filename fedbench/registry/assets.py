@@ -69,7 +69,8 @@ class Assets:
         return (at_any_size or self.dataset(data, 32)).domains
 
     def backbone(self, ref: Ref) -> dict[str, Any]:
-        """num_layers, image_size and the weights' fingerprint; no weights are read where the plugin can do without."""
+        """num_layers, image_size, the weights' fingerprint and whether it reads texts; no weights are read where the
+        plugin can do without."""
 
         def compute() -> dict[str, Any]:
             if self._is_foreign("backbone", ref):
@@ -78,7 +79,8 @@ class Assets:
             from fedbench.models.backbone import body_of
 
             layers = body_of(source.model, image_size=source.image_size).num_layers
-            return {"num_layers": layers, "image_size": source.image_size, "fingerprint": source.fingerprint}
+            facts = {"num_layers": layers, "image_size": source.image_size, "fingerprint": source.fingerprint}
+            return {**facts, "texts": source.tokenizer is not None}
 
         weights = ref.get("pretrained")
         files = _weights(expanded(weights)) if isinstance(weights, str) else None
@@ -144,7 +146,9 @@ class Assets:
         sizes, size = self._sizes(data), data.get("image_size") or image_size
         if size not in sizes and self._is_foreign("dataset", data):
             facts = self._asked("dataset_facts", [dict(given), image_size], ("dataset", data))
-            sizes[size] = Dataset(tuple(facts["domains"]), tuple(facts["classes"]), facts["fingerprint"], _unread)
+            sizes[size] = Dataset(
+                tuple(facts["domains"]), tuple(facts["classes"]), facts["fingerprint"], _unread, texts=facts["texts"]
+            )
         elif size not in sizes:
             with self.registry.blaming("dataset", data["name"]):
                 found = dataset_of(data, self.registry, image_size)
@@ -156,9 +160,10 @@ class Assets:
         return self._datasets.setdefault(json.dumps(dataset_ref(data), sort_keys=True), {})
 
     def dataset_facts(self, data: Ref, image_size: int) -> dict[str, Any]:
-        """The domains, classes and fingerprint of a data set."""
+        """The domains, classes and fingerprint of a data set, and whether it holds texts."""
         dataset = self.dataset(data, image_size)
-        return {"domains": dataset.domains, "classes": dataset.classes, "fingerprint": dataset.fingerprint}
+        facts = {"domains": dataset.domains, "classes": dataset.classes, "fingerprint": dataset.fingerprint}
+        return {**facts, "texts": dataset.texts}
 
     def prepare(self, config: Mapping[str, Any]) -> dict[str, int]:
         """Decode a cell's images into the cache and deal them to its clients; how many are left out, see `Splits`.
@@ -167,7 +172,10 @@ class Assets:
         if self._is_foreign("dataset", data) or self._is_foreign("partition", data["partition"]):
             who = ("dataset", data) if self._is_foreign("dataset", data) else ("partition", data["partition"])
             return dict(self._asked("prepare", [dict(config)], who, DECODING))
-        dataset = self.dataset(config["data"], self.backbone(config["backbone"])["image_size"])
+        backbone = self.backbone(config["backbone"])
+        dataset = self.dataset(config["data"], backbone["image_size"])
+        if fault := mismatch(dataset.texts, backbone["texts"], config):
+            raise UserError(fault)
         splits = dataset.load()
         train = splits.train
         partition = self.registry.make("partition", config["data"]["partition"])
@@ -226,6 +234,18 @@ class Assets:
                 package_version("timm"),
             ]
         return self._stamps[plugin]
+
+
+def mismatch(texts: bool, reads_texts: bool, config: Mapping[str, Any]) -> str:
+    """Why a backbone cannot take a data set: it is one of images, or of texts; "" where it can."""
+    if texts == reads_texts:
+        return ""
+    data, backbone, kinds = config["data"]["name"], config["backbone"]["name"], ("images", "texts")
+    instead = "micro_vit" if reads_texts else "micro_bert"
+    return (
+        f"the data set {data!r} holds {kinds[texts]}, and the backbone {backbone!r} takes {kinds[reads_texts]}; one of "
+        f"{kinds[texts]} is {instead}"
+    )
 
 
 def _unread() -> Splits:

@@ -47,7 +47,7 @@ GROUP = "fedbench"
 PREFIX = "fedbench_"
 HOOKS = {name: value for name, value in vars(hookspecs).items() if name.startswith(PREFIX)}
 # Keys of a `data` section that are not options of the data set itself.
-OF_SECTION = ("partition", "normalize", "image_size", "proxy")
+OF_SECTION = ("partition", "normalize", "image_size", "max_length", "proxy")
 LIFECYCLE = [name for name in HOOKS if name not in KINDS.values()]
 READING = 30.0  # seconds that a third-party plugin may take to be imported and to register its components
 TRACKING = 120.0  # seconds that a third-party tracker may take at the beginning and at the end of a suite

@@ -1,5 +1,5 @@
-"""Images on their way into a model: as they are kept on one side, normalised on the other, or as what the frozen part
-of the model has made of them already."""
+"""Images and texts on their way into a model: as they are kept on one side, normalised or as tokens on the other, or as
+what the frozen part of the model has made of them already."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from fedbench import machine
-from fedbench.types import Images
+from fedbench.models.layered import PADDING, Tokenizer
+from fedbench.types import Images, Texts
 
 # Per-channel mean and standard deviation of images in [0, 1]; `backbone` takes the ones its weights were
 # trained with.
@@ -25,33 +26,47 @@ Batch = tuple[Tensor, Tensor]
 
 KEPT_BYTES = 2**28  # so much may what is kept of a split take, its embeddings or its features
 RESIDENT = 0.25  # of a GPU's free memory may a split take
-MADE_TOGETHER = 64  # images; always the same ones, so that the bits do not depend on who asks for what first
+EVERY = 8  # tokens, of which the length of a batch of texts is a multiple
+MADE_TOGETHER = 64  # inputs; always the same ones, so that the bits do not depend on who asks for what first
 
 
 @dataclass
 class _Kept:
-    """What a frozen `make` makes of the images of a split, (n, ...), and which of every MADE_TOGETHER are there."""
+    """What a frozen `make` makes of the inputs of a split, (n, ...), and which of every MADE_TOGETHER are there."""
 
     make: Callable[[Tensor], Tensor]
     made: Tensor
     done: np.ndarray
 
 
-class Pixels:
-    """The images of a split, by their positions."""
+class Inputs:
+    """The images or texts of a split, by their positions.
 
-    def __init__(self, images: Images, mean: Any, std: Any, device: str, dtype: torch.dtype = torch.float32) -> None:
-        self.images, self.device, self.dtype = images, device, dtype
-        self.mean = torch.tensor(mean, dtype=dtype, device=device).view(1, 3, 1, 1)
-        self.std = torch.tensor(std, dtype=dtype, device=device).view(1, 3, 1, 1)
+    Attributes:
+        labelled: With their classes and domains.
+        device: Where batches are.
+        size: Pixels a side, or tokens of the longest text.
+    """
+
+    size: int
+
+    def __init__(self, labelled: Images | Texts, device: str) -> None:
+        self.labelled, self.device = labelled, device
         self.on_gpu = str(device).startswith("cuda")
-        self._labels = torch.from_numpy(np.array(images.y)).to(device) if self.on_gpu else None
-        self._resident = self._on_device() if self.on_gpu else None
+        self._labels = torch.from_numpy(np.array(labelled.y)).to(device) if self.on_gpu else None
         self._embedded: _Kept | None = None
         self._features: _Kept | None = None
 
+    def given(self, indices: np.ndarray, sent: Tensor | None = None) -> Tensor:
+        """x as the model takes it. sent: the indices on the GPU, where they are there already."""
+        raise NotImplementedError
+
+    def example(self, n: int) -> Tensor:
+        """So many inputs in shape alone, on the meta device."""
+        raise NotImplementedError
+
     def __call__(self, indices: np.ndarray) -> tuple[Tensor, Tensor]:
-        """x (B, 3, H, W) normalised, y (B,) int64."""
+        """x (B, 3, H, W) normalised, or ids (B, T), and y (B,) int64."""
         return self._batch(None, indices)
 
     def embedded(self, indices: np.ndarray) -> tuple[Tensor, Tensor]:
@@ -64,31 +79,52 @@ class Pixels:
 
     def _batch(self, kept: _Kept | None, indices: np.ndarray) -> Batch:
         sent = self._sent(indices) if self.on_gpu else None
-        x = self._of(kept, indices, sent) if kept else self._normalised(indices, sent)
-        return x, torch.from_numpy(self.images.y[indices]) if self._labels is None else self._labels[sent]
+        x = self._of(kept, indices, sent) if kept else self.given(indices, sent)
+        return x, torch.from_numpy(self.labelled.y[indices]) if self._labels is None else self._labels[sent]
 
     def _sent(self, values: np.ndarray) -> Tensor:
         """The values on the GPU, without waiting for it."""
         return torch.from_numpy(np.ascontiguousarray(values)).pin_memory().to(self.device, non_blocking=True)
 
     def keep_embedded(self, embed: Callable[[Tensor], Tensor]) -> None:
-        """Let `embedded` give what a frozen `embed` makes of the images, (n, T, D), computed once for each of them.
+        """Let `embedded` give what a frozen `embed` makes of the inputs, (n, T, D), computed once for each of them.
 
         Does nothing where that would take more than KEPT_BYTES.
         """
         self._embedded = self._kept(embed)
 
     def keep_features(self, pooled: Callable[[Tensor], Tensor]) -> None:
-        """Let `features` give what a frozen model makes of the images, (n, D), as `keep_embedded` does."""
+        """Let `features` give what a frozen model makes of the inputs, (n, D), as `keep_embedded` does."""
         self._features = self._kept(pooled)
 
     @torch.no_grad()
     def _kept(self, make: Callable[[Tensor], Tensor]) -> _Kept | None:
-        one = make(self._normalised(np.arange(1)))
-        if one.nbytes * len(self.images) > KEPT_BYTES:
+        one = make(self.given(np.arange(1)))
+        if one.nbytes * len(self.labelled) > KEPT_BYTES:
             return None
-        made = one.new_empty((len(self.images), *one.shape[1:]))
-        return _Kept(make, made, np.zeros(-(-len(self.images) // MADE_TOGETHER), dtype=bool))
+        made = one.new_empty((len(self.labelled), *one.shape[1:]))
+        return _Kept(make, made, np.zeros(-(-len(self.labelled) // MADE_TOGETHER), dtype=bool))
+
+    @torch.no_grad()
+    def _of(self, kept: _Kept, indices: np.ndarray, sent: Tensor | None) -> Tensor:
+        asked = np.unique(indices // MADE_TOGETHER)
+        for some in asked[~kept.done[asked]]:
+            first = some * MADE_TOGETHER
+            these = np.arange(first, min(first + MADE_TOGETHER, len(self.labelled)))
+            kept.made[first : first + len(these)] = kept.make(self.given(these))
+            kept.done[some] = True
+        return kept.made[torch.from_numpy(indices) if sent is None else sent]
+
+
+class Pixels(Inputs):
+    """Images, normalised."""
+
+    def __init__(self, images: Images, mean: Any, std: Any, device: str, dtype: torch.dtype = torch.float32) -> None:
+        super().__init__(images, device)
+        self.images, self.dtype, self.size = images, dtype, images.x.shape[-1]
+        self.mean = torch.tensor(mean, dtype=dtype, device=device).view(1, 3, 1, 1)
+        self.std = torch.tensor(std, dtype=dtype, device=device).view(1, 3, 1, 1)
+        self._resident = self._on_device() if self.on_gpu else None
 
     def _on_device(self) -> Tensor | None:
         """All images as they are kept on the GPU, where they take at most RESIDENT of its memory that is free to this
@@ -101,8 +137,8 @@ class Pixels:
             there[first : first + 1024] = torch.from_numpy(np.array(self.images.x[first : first + 1024]))
         return there
 
-    def _normalised(self, indices: np.ndarray, sent: Tensor | None = None) -> Tensor:
-        """sent: the indices on the GPU, where they are there already."""
+    def given(self, indices: np.ndarray, sent: Tensor | None = None) -> Tensor:
+        """(B, 3, H, W) normalised."""
         if self._resident is not None:
             x = self._resident[self._sent(indices) if sent is None else sent]
         elif self.on_gpu:
@@ -112,12 +148,34 @@ class Pixels:
         in_0_1 = x.to(self.dtype) / 255 if x.dtype == torch.uint8 else x.to(self.dtype)
         return (in_0_1 - self.mean) / self.std
 
-    @torch.no_grad()
-    def _of(self, kept: _Kept, indices: np.ndarray, sent: Tensor | None) -> Tensor:
-        asked = np.unique(indices // MADE_TOGETHER)
-        for some in asked[~kept.done[asked]]:
-            first = some * MADE_TOGETHER
-            these = np.arange(first, min(first + MADE_TOGETHER, len(self.images)))
-            kept.made[first : first + len(these)] = kept.make(self._normalised(these))
-            kept.done[some] = True
-        return kept.made[torch.from_numpy(indices) if sent is None else sent]
+    def example(self, n: int) -> Tensor:
+        return torch.empty(n, *self.images.x.shape[1:], device="meta")
+
+
+class TokenIds(Inputs):
+    """Texts as the ids of their tokens, shorter ones with PADDING behind them."""
+
+    def __init__(self, texts: Texts, tokenizer: Tokenizer, most: int, device: str) -> None:
+        """Args:
+        texts: Of the split.
+        tokenizer: The backbone's.
+        most: Tokens of a text, of which more are cut off.
+        device: Where batches are.
+        """
+        super().__init__(texts, device)
+        ids = tokenizer(texts.text, most)
+        self.lengths = np.array([len(own) for own in ids], dtype=np.int64)
+        longest = max(texts.length, int(self.lengths.max(initial=1)))
+        self.size = min(most, -(-longest // EVERY) * EVERY)
+        self.ids = np.full((len(ids), self.size), PADDING, dtype=np.int64)
+        for row, own in zip(self.ids, ids, strict=True):
+            row[: len(own)] = own
+
+    def given(self, indices: np.ndarray, sent: Tensor | None = None) -> Tensor:
+        """(B, T): T is the longest of these texts, rounded up to a multiple of EVERY."""
+        T = min(self.size, -(-int(self.lengths[indices].max()) // EVERY) * EVERY)
+        x = self.ids[indices, :T]
+        return self._sent(x) if self.on_gpu else torch.from_numpy(x)
+
+    def example(self, n: int) -> Tensor:
+        return torch.zeros(n, self.size, dtype=torch.int64, device="meta")

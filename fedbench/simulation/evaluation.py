@@ -15,7 +15,7 @@ from fedbench.engine.process_group import ALONE, ProcessGroup
 from fedbench.method import Predict
 from fedbench.models.globalmodel import GlobalModel
 from fedbench.results.metric_direction import VALIDATION
-from fedbench.simulation.batches import Pixels
+from fedbench.simulation.batches import Inputs
 from fedbench.simulation.failure_reason import Diverged
 from fedbench.simulation.federated_data import TEST, EvalSplit
 from fedbench.types import GLOBAL
@@ -62,13 +62,13 @@ class Evaluation:
 
     def __init__(
         self,
-        test: Pixels,
+        test: Inputs,
         splits: Sequence[EvalSplit],
         metrics: Mapping[str, Metric],
         batch_size: int,
         mixed: bool,
         personal: bool = False,
-        train: Pixels | None = None,
+        train: Inputs | None = None,
         *,
         classes: int,
     ) -> None:
@@ -139,7 +139,7 @@ class Evaluation:
         return Right(positions[order], {output: np.concatenate(each)[order] for output, each in hits.items()})
 
     def _labels(self, split: EvalSplit) -> Tensor:
-        return torch.from_numpy(self.images[split.split].images.y[split.indices])
+        return torch.from_numpy(self.images[split.split].labelled.y[split.indices])
 
 
 def unanswered(logits: Tensor) -> int:
@@ -163,7 +163,7 @@ def _logits(given: Any, images: int, classes: int) -> dict[str, Tensor]:
     return {name: logits.float() for name, logits in named.items()}
 
 
-def answered(predict: Predict, images: Pixels, indices: np.ndarray) -> Tensor | Mapping[str, Tensor]:
+def answered(predict: Predict, images: Inputs, indices: np.ndarray) -> Tensor | Mapping[str, Tensor]:
     """What is predicted of these images: from features where those are kept and nothing else is read."""
     constant = isinstance(predict, GlobalModel) and predict.reads_features
     x, _ = images.features(indices) if constant else images(indices)

@@ -5,20 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fedbench.data.checked import fault_of_clients, fault_of_domains, fault_of_split, loaded, refusal
 from fedbench.data.heldout import dealt, proxy_of, without_validation
 from fedbench.errors import UserError
+from fedbench.registry.assets import mismatch
 from fedbench.registry.registry import Registry
 from fedbench.results.metric_direction import VALIDATION
 from fedbench.seeding import numpy_generator
-from fedbench.simulation.batches import NORMALIZE, Pixels
+from fedbench.simulation.batches import NORMALIZE, Inputs, Pixels, TokenIds
 from fedbench.simulation.failure_reason import check_command
 from fedbench.simulation.federation import Federation, refuse_idle
-from fedbench.types import GLOBAL, Client, Clients, Dataset, Images
+from fedbench.types import GLOBAL, Client, Clients, Dataset, Images, Texts
+
+if TYPE_CHECKING:
+    from fedbench.models.backbone import Source
 
 TEST = "test"  # what is scored next to VALIDATION, as results call it
 MOST_BY_CLIENT = 100_000  # clients whose validation images are evaluated one by one: a row each in every evaluation
@@ -36,9 +40,9 @@ class EvalSplit:
 
 
 class FederatedData:
-    """The images and the clients of a cell: a function of its configuration, whatever method is tried there.
+    """The images or texts and the clients of a cell: a function of its configuration, whatever method is tried there.
 
-    train, test: all images · proxy: the server's own, by their positions · federation: the clients over the rounds.
+    train, test: all of them · proxy: the server's own, by their positions · federation: the clients over the rounds.
     """
 
     def __init__(
@@ -47,18 +51,17 @@ class FederatedData:
         registry: Registry,
         dataset: Dataset,
         num_layers: int,
-        normalised: tuple[Any, Any],
+        source: Source,
         device: str = "cpu",
         clients: Sequence[Client] | None = None,
     ) -> None:
-        """num_layers: L of the backbone · normalised: mean and deviation that its images are brought to · clients:
-        where they are dealt already. Raises UserError."""
+        """num_layers: L of the backbone · source: the backbone, whose normalisation or tokenizer they go through ·
+        clients: where they are dealt already. Raises UserError."""
         self.config, self.seed, self.dataset = config, config["seed"], dataset
         self.splits = splits = loaded(dataset, config["data"]["name"])
         if clients is None:
             self._refuse_images(registry)
-        mean, std = NORMALIZE.get(config["data"]["normalize"], normalised)
-        self.train, self.test = Pixels(splits.train, mean, std, device), Pixels(splits.test, mean, std, device)
+        self.train, self.test = (inputs_of(split, config, source, device) for split in (splits.train, splits.test))
         if clients is None:
             ref = config["data"]["partition"]
             partition = registry.make("partition", ref)
@@ -106,13 +109,24 @@ class FederatedData:
         return [len(split.indices) for split in self.eval_splits]
 
 
-def of_domains(dataset: Dataset, test: Images) -> list[EvalSplit]:
+def inputs_of(split: Images | Texts, config: Mapping[str, Any], source: Source, device: str) -> Inputs:
+    """The images or texts of a split as the backbone takes them. Raises UserError where it takes others."""
+    if fault := mismatch(isinstance(split, Texts), source.tokenizer is not None, config):
+        raise UserError(fault)
+    if isinstance(split, Texts):
+        assert source.tokenizer is not None
+        return TokenIds(split, source.tokenizer, config["data"].get("max_length") or source.image_size, device)
+    mean, std = NORMALIZE.get(config["data"]["normalize"], (source.mean, source.std))
+    return Pixels(split, mean, std, device)
+
+
+def of_domains(dataset: Dataset, test: Images | Texts) -> list[EvalSplit]:
     """The test images of each domain."""
     return [EvalSplit(name, np.flatnonzero(test.domain == d)) for d, name in enumerate(dataset.domains)]
 
 
 def of_clients(
-    dataset: Dataset, train: Images, test: Images, clients: Clients, generator: np.random.Generator
+    dataset: Dataset, train: Images | Texts, test: Images | Texts, clients: Clients, generator: np.random.Generator
 ) -> list[EvalSplit]:
     """For each client, test images that are distributed as its training images are.
 
@@ -144,7 +158,7 @@ def of_clients(
     ]
 
 
-def of_validation(dataset: Dataset, train: Images, held: Clients | None, by_client: bool) -> list[EvalSplit]:
+def of_validation(dataset: Dataset, train: Images | Texts, held: Clients | None, by_client: bool) -> list[EvalSplit]:
     """The validation images that clients hold out, client by client, or all of a domain; those that have any.
 
     held: the clients with them, positions in the training split. Raises UserError where too many clients would be

@@ -16,7 +16,7 @@ from fedbench.devices.assignment import Dealt, devices_of, server_of
 from fedbench.devices.fitting import Costs, Fit, Work, fitted
 from fedbench.errors import NotApplicable, UserError
 from fedbench.seeding import numpy_generator
-from fedbench.simulation.batches import Batch, Pixels
+from fedbench.simulation.batches import Batch, Inputs
 from fedbench.simulation.faults import Faults
 from fedbench.types import MIXED, Client, Clients, Cohort, Device, Scenario, Size
 from fedbench.words import counted
@@ -28,7 +28,7 @@ KEYS = {"capacity": ("capacities", "depth"), "rank": ("ranks", "rank"), "width":
 class Federation:
     """The clients of one cell over its rounds; every draw is a function of (seed, round, client) alone."""
 
-    def __init__(self, config: Mapping[str, Any], clients: Sequence[Client], num_layers: int, pixels: Pixels) -> None:
+    def __init__(self, config: Mapping[str, Any], clients: Sequence[Client], num_layers: int, pixels: Inputs) -> None:
         self.clients, self.pixels = Clients.of(clients), pixels
         self.seed, self.train = config["seed"], config["train"]
         self.participation = config["participation"]
@@ -242,13 +242,13 @@ class Batches:
 
     @property
     def image_size(self) -> int:
-        """Pixels a side."""
-        return self.federation.pixels.images.x.shape[-1]
+        """Pixels a side, or tokens of the longest text."""
+        return self.federation.pixels.size
 
     def labels(self, n: int) -> Tensor:
         """(|D_n|,) int64: of all images of client n."""
         own = self.federation.clients[self.ids[n]].indices
-        return torch.from_numpy(self.federation.pixels.images.y[own])
+        return torch.from_numpy(self.federation.pixels.labelled.y[own])
 
     def steps_beside(self, n: int, epochs: int, done: int) -> int:
         """See `Federation`."""

@@ -188,10 +188,9 @@ class MethodCosts:
         parts["train"] = {key: value for key, value in config["train"].items() if key != "optimizer"}
         key = json.dumps([parts, layers, size], sort_keys=True)
         if key not in self._data:
-            half = (0.5, 0.5, 0.5)  # of images without pixels
-            dataset = self.assets.dataset(config["data"], size).outlined
+            dataset, source = self.assets.dataset(config["data"], size).outlined, self.assets.source(config["backbone"])
             with shapes_alone():
-                made = FederatedData(config, self.assets.registry, dataset, layers, (half, half), "meta")
+                made = FederatedData(config, self.assets.registry, dataset, layers, source, "meta")
             self._data[key] = made
         self._data.move_to_end(key)
         while len(self._data) > 1 and (len(self._data) > DATA or self._registered() > REGISTERED):

@@ -19,7 +19,7 @@ from fedbench.results.files import TENSORS, fault
 from fedbench.simulation.cell_job import config_of
 from fedbench.simulation.simulation import Simulation
 from fedbench.simulation.state import STRUCTURE, load, save
-from fedbench.types import Clients, Dataset, Images, Splits
+from fedbench.types import Clients, Dataset, Images, Splits, Texts
 from fedbench.words import shortened
 
 AGAIN = "Run the suite again with --force: the cell is computed anew."
@@ -37,7 +37,7 @@ def keep(folder: Path, simulation: Simulation, *, lasting: bool = True) -> None:
     world = {
         "classes": list(simulation.dataset.classes),
         "domains": list(simulation.dataset.domains),
-        "image_size": simulation.evaluation.test.images.x.shape[-1],
+        "image_size": simulation.federated.train.size,
         "clients": {
             "domain": _kept(clients.domains),
             "examples": _kept(clients.sizes),
@@ -80,7 +80,7 @@ def _rebuilt(folder: Path, manifest: Mapping[str, Any], registry: Registry, devi
     _same_files(folder, manifest["versions"], registry)
     assets = Assets(registry, in_place=True)
     source = assets.backbone(config["backbone"])
-    dataset = assets.dataset(config["data"], source["image_size"]) if images else _blank(kept["world"])
+    dataset = assets.dataset(config["data"], source["image_size"]) if images else _blank(kept["world"], source["texts"])
     now = {"weights": source["fingerprint"], "data": dataset.fingerprint}
     _same_prints(folder, manifest["fingerprints"], now if images else {"weights": now["weights"]})
     if not images:  # nor are there any to be dealt to clients
@@ -135,10 +135,10 @@ def _same_prints(folder: Path, then: Mapping[str, str], now: Mapping[str, str]) 
         raise UserError(f"{folder}: what this cell was computed from has changed. {changes}.\n{AGAIN}")
 
 
-def _blank(world: Mapping[str, Any]) -> Dataset:
-    """The data set's facts, and one black image for each split."""
-    image = Images.blank(np.zeros(1, np.int64), np.zeros(1, np.int64), world["image_size"])
-    return Dataset(tuple(world["domains"]), tuple(world["classes"]), "blank", lambda: Splits(image, image))
+def _blank(world: Mapping[str, Any], texts: bool) -> Dataset:
+    """The data set's facts, and one black image or empty text for each split."""
+    one = (Texts if texts else Images).blank(np.zeros(1, np.int64), np.zeros(1, np.int64), world["image_size"])
+    return Dataset(tuple(world["domains"]), tuple(world["classes"]), "blank", lambda: Splits(one, one), texts=texts)
 
 
 def _kept(numbers: np.ndarray) -> dict[str, Tensor] | Tensor:

@@ -96,9 +96,8 @@ class Simulation:
         self.dataset = dataset or dataset_of(config["data"], registry, source.image_size)
         origin = json.dumps(config["backbone"], sort_keys=True)
         self.model = body_of(source.model, origin, source.image_size)
-        images = (source.mean, source.std)
         self.federated = federated = federated or FederatedData(
-            config, registry, self.dataset, self.model.num_layers, images, device, clients
+            config, registry, self.dataset, self.model.num_layers, source, device, clients
         )
         self.train, self.proxy, self.federation = federated.train, federated.proxy, federated.federation
         if fits:
@@ -120,13 +119,17 @@ class Simulation:
         if self.fast and isinstance(self.model, Blocks) and self.device != "meta":
             self._keep(self.model)
         if self.fast and self.device == "cpu" and isinstance(self.model, Blocks):
-            images = min(images, max(1, ROWS // self.model.tokens(test.images.x.shape[-1])))
+            images = min(images, max(1, ROWS // self.model.tokens(test.size)))
         how = (metrics, images, self.fast, self.method.personal, self.train)
         return Evaluation(test, self.federated.eval_splits, *how, classes=len(self.dataset.classes))
 
     def _keep(self, model: Blocks) -> None:
         """Let what the frozen part of the model makes of images be computed once for all rounds."""
-        if self.device == "cpu" and not any(name.startswith("model.") for name in model.shared()):
+        if (
+            self.device == "cpu"
+            and not model.reads_texts
+            and not any(name.startswith("model.") for name in model.shared())
+        ):
             self.train.keep_embedded(model.embed)
         L = model.num_layers
         if model.reads_features(range(L), []):
@@ -148,7 +151,7 @@ class Simulation:
             scenario=self.federation.scenario,
             train=self.config["train"],
             num_classes=len(self.dataset.classes),
-            image_size=self.federated.test.images.x.shape[-1],
+            image_size=self.federated.train.size,
             seed=self.seed,
             component=component,
             device=self.device,
@@ -181,8 +184,8 @@ class Simulation:
         if not len(self.proxy):
             return None
         if self.device == "meta":
-            m, shape = len(self.proxy), self.train.images.x.shape[1:]
-            return torch.empty(m, *shape, device="meta"), torch.empty(m, dtype=torch.int64, device="meta")
+            m = len(self.proxy)
+            return self.train.example(m), torch.empty(m, dtype=torch.int64, device="meta")
         return self.train(self.proxy)
 
     @contextmanager

@@ -62,6 +62,7 @@ class DataKeys(ComponentKeys, total=False):
         ComponentKeys, kind("partition"), Field(description="how the images are shared out to clients")
     ]
     image_size: Annotated[Count | None, Field(description="side in pixels; null: what the backbone wants")]
+    max_length: Annotated[Count, Field(description="of a text, the tokens that are kept; otherwise all it may have")]
     normalize: Annotated[
         Literal["backbone", "clip", "imagenet", "half"],
         Field(description="mean and deviation of the colours; backbone: those it was pre-trained with"),

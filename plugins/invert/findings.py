@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
@@ -16,7 +16,9 @@ from fedbench.families.split.cut import Cut
 from fedbench.families.split.server import Backward, ZerothOrder
 from fedbench.models.backbone import in_layers
 from fedbench.seeding import generator, numpy_generator
+from fedbench.simulation.batches import Pixels
 from fedbench.simulation.saved_model import reopen
+from fedbench.types import Images
 
 from .attack import ATTACKS, Descent, Learner, Mismatch, Observer, correlation, invert, psnr
 
@@ -105,7 +107,7 @@ def findings(result: Result, registry: Registry, probe: Probe) -> tuple[list[Inv
     cut = Cut(
         in_layers(simulation.model), len(simulation.dataset.classes), options["head_blocks"], options["tail_blocks"]
     )
-    test = simulation.evaluation.test  # normalised like the training images
+    test = cast(Pixels, simulation.evaluation.test)  # normalised like the training images
     observer = Observer(cut, test.mean, test.std)
     learner, images, labels, mean = _learner(cut, simulation, options), *_images(simulation, probe.victims)
     found: dict[tuple[str, str], Inversion] = {}
@@ -129,7 +131,7 @@ def _inverted(mismatch: Mismatch, x: Tensor, how: Descent, seed: int, v: int) ->
 
 def _images(simulation: Simulation, victims: int) -> tuple[Tensor, Tensor, Tensor]:
     """x (victims, 3, H, W) in [0, 1], y (victims,), and the mean (1, 3, H, W) of training images but those."""
-    train = simulation.dataset.load().train
+    train = cast(Images, simulation.dataset.load().train)
     if victims >= len(train):
         raise UserError(f"{victims} victims of {len(train)} training images: one at least has to be left")
     order = numpy_generator(simulation.seed, use="victims").permutation(len(train))

@@ -100,10 +100,10 @@ class ReeBlocks(Blocks):
 
         The backbone's own final norm has no part in it.
         """
-        tokens, found = self.embed(x), {}
+        tokens, mask, found = self.embed(x), self.mask(x), {}
         before: list[Tensor] = []
         for depth, j in enumerate(layers, start=1):
-            tokens = self.layer(j, tokens)
+            tokens = self.layer(j, tokens, mask)
             c_b = tokens[:, 0]  # (B, D)
             Z = self.ree(torch.stack([*before, c_b], dim=1))  # (B, b + 1, D)
             if depth in depths:

@@ -40,6 +40,8 @@ class Cut:
         client_start: str = "random",
         came: Mapping[str, Tensor] | None = None,
     ) -> None:
+        if model.reads_texts:
+            raise NotApplicable("the model is cut where images are embedded, and what a text pads is sent by none")
         if any(name.startswith("rope.") for name, _ in model.model.named_parameters()):
             raise NotApplicable("rotary positions that are learned are read on both sides of the cut, and sent by none")
         L = model.num_layers

@@ -95,7 +95,8 @@ def narrowed(model: WholeModel, width: float) -> WholeModel:
     if not next(model.parameters()).is_meta:
         twin = twin.to_empty(device=next(model.parameters()).device)
         load(twin.weights(), held.of(weights))
-    twin.body.num_features = twin.body.timm.num_features = twin.weights()[f"{HEAD}.weight"].shape[1]
+    body: Any = twin.body
+    body.num_features = body.model.num_features = twin.weights()[f"{HEAD}.weight"].shape[1]
     return twin
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from fedbench.registry.registry import Registry
     from fedbench.results import Result
-    from fedbench.simulation.batches import Pixels
+    from fedbench.simulation.batches import Inputs
 
 COLUMNS = 4
 SIZE = 6  # of a marker, in square points
@@ -62,12 +62,16 @@ def embedded(result: Result, registry: Registry, classes: int, images: int) -> P
             f"{result.entry.method}: its predictor has no features(x) to draw; see fedbench.models.globalmodel"
         )
     test = simulation.evaluation.test
-    chosen = spread(test.images.y, test.images.domain, classes, images, simulation.seed)
+    chosen = spread(test.labelled.y, test.labelled.domain, classes, images, simulation.seed)
     if len(chosen) < 3:
         raise UserError(f"{result.entry.method}: {len(chosen)} test images are too few to draw; raise --images")
     xy = plane(_features(predict, test, chosen), simulation.seed)
     return Points(
-        xy, test.images.y[chosen], test.images.domain[chosen], simulation.dataset.classes, simulation.dataset.domains
+        xy,
+        test.labelled.y[chosen],
+        test.labelled.domain[chosen],
+        simulation.dataset.classes,
+        simulation.dataset.domains,
     )
 
 
@@ -83,7 +87,7 @@ def spread(y: np.ndarray, domain: np.ndarray, classes: int, images: int, seed: i
     return np.sort(chosen[np.argsort(turn[chosen], kind="stable")][:images])
 
 
-def _features(predict: Featured, test: Pixels, chosen: np.ndarray) -> np.ndarray:
+def _features(predict: Featured, test: Inputs, chosen: np.ndarray) -> np.ndarray:
     import torch
 
     with torch.no_grad():

