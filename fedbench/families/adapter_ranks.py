@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import torch
-from torch import Tensor
+from torch import Generator, Tensor
 from torch.nn.functional import pad
 
 from fedbench.errors import NotApplicable, UserError
@@ -75,6 +75,12 @@ def first_terms(model: Blocks, plan: Plan, r_n: Tensor) -> Plan:
     R = rank_of(model)
     first = torch.arange(R) < r_n[:, None]  # (N, R)
     return replace(plan, terms=plan.M[:, :, None] & first[:, None, :])
+
+
+def drawn_terms(r_n: Tensor, R: int, generator: Generator) -> Tensor:
+    """(N, R) bool: r_n of R terms for every client, each set as likely as any other. r_n (N,)."""
+    order = torch.rand(len(r_n), R, generator=generator, dtype=torch.float64).argsort(1).argsort(1)
+    return order < r_n[:, None]
 
 
 @dataclass(frozen=True)

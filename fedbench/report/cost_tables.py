@@ -9,7 +9,10 @@ from fedbench.report.frames import PLACE, Format, Frame, frame, page
 from fedbench.report.leaderboards import Leaderboard
 
 # In the order of a round: what is given once, and then what every step exchanges.
-KINDS = ("backbone", "additions", "adapters", "classifiers", "weights", "features", "gradients", "losses", "counts")
+KINDS = (
+    *("backbone", "additions", "adapters", "classifiers", "weights"),
+    *("features", "gradients", "losses", "counts", "images"),
+)
 # The tables of `costs`, with their captions.
 PARTS = {
     "up": "what leaves the client (up)",

@@ -178,9 +178,10 @@ def leaderboards(
 
 
 def _ceiling(ceilings: Sequence[str], roles: Mapping[str, str]) -> str:
-    """The label of the ceiling, one of its own name before one that extends it; "" where there is none, or many."""
-    found = [label for label in ceilings if label in roles] or ceilings
-    return found[0] if len(found) == 1 else ""
+    """The label of the ceiling, the first of its own name before one that extends it; "" where there is none, or where
+    several extend one."""
+    own = [label for label in ceilings if label in roles]
+    return own[0] if own else ceilings[0] if len(ceilings) == 1 else ""
 
 
 def _leaderboard(

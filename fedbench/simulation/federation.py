@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,7 +19,7 @@ from fedbench.errors import NotApplicable, UserError
 from fedbench.seeding import numpy_generator
 from fedbench.simulation.batches import Batch, Inputs
 from fedbench.simulation.faults import Faults
-from fedbench.types import MIXED, Client, Clients, Cohort, Device, Scenario, Size
+from fedbench.types import GLOBAL, MIXED, Client, Clients, Cohort, Device, Scenario, Size
 from fedbench.words import counted
 
 # A suite's key, and what one value is called.
@@ -206,6 +207,13 @@ class Federation:
             for first in range(0, min(len(order), epoch * size), size):
                 yield order[first : first + size]
 
+    def in_pool(self, t: int) -> Iterator[np.ndarray]:
+        """The positions of the images of batches of round t, of the images of all clients in new orders without end."""
+        size, everybodys = self.train["batch_size"], self.clients.indices
+        for number in itertools.count():
+            order = numpy_generator(self.seed, t, use=f"pool/{number}").permutation(everybodys)
+            yield from (order[first : first + size] for first in range(0, len(order), size))
+
 
 def refuse_idle(clients: Clients) -> None:
     """Raises UserError where a client has no images."""
@@ -257,8 +265,23 @@ class Batches:
     def only(self, rows: Sequence[int]) -> Batches:
         return Batches(self.federation, self.t, [self.ids[n] for n in rows])
 
+    @property
+    def pooled(self) -> Batches:
+        """Of one client that has the images of all."""
+        return PooledBatches(self.federation, self.t, [GLOBAL])
+
     def _made_by(self, make: Callable[[np.ndarray], Batch], n: int) -> Iterator[Batch]:
         return map(make, self.federation.in_order(self.t, self.ids[n]))
+
+
+class PooledBatches(Batches):
+    """The same of one client that has the images of all."""
+
+    def first(self, n: int) -> int:
+        return min(self.federation.train["batch_size"], len(self.federation.clients.indices))
+
+    def _made_by(self, make: Callable[[np.ndarray], Batch], n: int) -> Iterator[Batch]:
+        return map(make, self.federation.in_pool(self.t))
 
 
 def _numbers(values: Iterable[float], dtype: torch.dtype = torch.int64) -> Tensor:

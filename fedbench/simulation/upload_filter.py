@@ -14,7 +14,7 @@ from torch.nn.utils import get_total_norm
 from fedbench.errors import UserError
 from fedbench.models.param_paths import Values, mapped, matches, of_classifier, places, started, trainers
 from fedbench.simulation.faults import Faults, Message
-from fedbench.types import Cohort, Plan, Uploads
+from fedbench.types import GLOBAL, Cohort, Plan, Uploads
 
 NOT_FINITE = "not finite"  # why an upload is refused
 WRONG_SHAPE, WRONG_TYPE, TOO_LARGE = "wrong shape", "wrong type", "too large"
@@ -103,7 +103,7 @@ def received(
     _check_rows(stacked, begun, senders, len(plan.M))
     own = {place: started(begun[place], plan, place, rows.dim() - 1) for place, rows in stacked.items()}
     sent, given = (messages_of(rows, uploads, plan, senders) for rows in (stacked, own))
-    came: list[int] = uploads.arrived.nonzero().flatten().tolist()
+    came = [n for n in uploads.arrived.nonzero().flatten().tolist() if cohort.ids[n] != GLOBAL]  # the server sends none
     struck = [n for n in came if faults.kind_of(t, cohort.ids[n])]
     arriving = {n: faults.corrupted(t, cohort.ids[n], sent[n], given[n]) for n in struck}
     spoilt = {n for n, one in arriving.items() if any(value is not sent[n][place] for place, value in one.items())}

@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import islice
+
+import torch
+from torch import Generator, Tensor
+
 from fedbench import hookimpl
 from fedbench.errors import NotApplicable, UserError
 from fedbench.families import personal_params
@@ -9,9 +17,11 @@ from fedbench.families.aggregation import weighted_mean
 from fedbench.families.deployed_submodel import deepest
 from fedbench.families.layerwise import head_at_end, layerwise
 from fedbench.families.regularizer import refuse_feddyn
-from fedbench.method import Method, Ref, Setup
+from fedbench.method import Method, Ref, Setup, State
 from fedbench.models.globalmodel import GlobalModel
+from fedbench.models.param_paths import mapped
 from fedbench.options import Count, judged
+from fedbench.types import GLOBAL, ClientCost, Clients, Cohort, Plan, Report, Sent, Uploads
 
 # AllLarge: a ceiling that no real federation reaches (FedRA, Sec. 4.1)
 
@@ -20,6 +30,55 @@ def alllarge(setup: Setup, aggregator: Ref = "weighted_mean", objective: Ref = "
     """Every client trains all L layers, whatever its capacity."""
     L = setup.backbone.num_layers
     return layerwise(setup, "prefix", aggregator, objective, depth_of=lambda L_n: L)
+
+
+# Pooled: the ceiling of centralised training
+
+
+def pooled(setup: Setup, objective: Ref = "cross_entropy") -> Method:
+    """No federation: one model of all L layers is trained on the images of all registered clients together, in each
+    round for as many steps as the clients take whose work arrives. The centralised ceiling.
+
+    The batches of a round are drawn from all training images, without replacement until each was drawn once. Ours: the
+    optimiser begins fresh in each round, as a client's does; regularisers, corrupted uploads and the guard have no say,
+    since no model is sent. Each of these clients is charged the FLOPs of its own steps and the memory of training all
+    layers, as under alllarge. Its traffic is its share of all training images, once and at 3 bytes a pixel, spread over
+    the suite's rounds.
+    """
+    L = setup.backbone.num_layers
+    alone = replace(setup, train={**setup.train, "regularizer": None})
+    base = layerwise(alone, "prefix", weighted_mean, objective, depth_of=lambda L_n: L)
+
+    def cost(L_n: int, t: int) -> ClientCost:
+        charged, clients = base.cost(L_n, t), Clients.of(setup.scenario.clients)
+        assert charged is not None  # everybody holds all layers
+        images = math.ceil(3 * setup.image_size**2 * clients.sizes.mean() / setup.scenario.rounds)
+        return replace(charged, bytes_down=0, bytes_up=images, sent=(Sent("images", up=images),))
+
+    def round(state: State, t: int, cohort: Cohort, generator: Generator) -> tuple[State, Report]:
+        came = cohort.only(cohort.arrives.nonzero().flatten().tolist())
+        N = len(came)
+        new, one = base.round(state, t, together(came), generator)
+        nothing = mapped(lambda place, rows: rows[:0], {"r": one.uploads.r, "shared": one.uploads.shared})
+        loss, seconds = one.uploads.loss.expand(N), one.uploads.seconds.expand(N) / max(N, 1)
+        plan = Plan(one.plan.M.expand(N, L), [*one.plan.exits] * N, frozen=("*",))  # no client trains, or sends
+        report = Report(plan, came, Uploads.of(came, **nothing, loss=loss, seconds=seconds), [cost(L, t)] * N)
+        return (new if N else state), report
+
+    return replace(base, round=round, cost=cost, alone=True)
+
+
+def together(cohort: Cohort) -> Cohort:
+    """The clients of a round as one, the server, that has the images of all registered clients and takes all steps."""
+    batches = getattr(cohort.batches, "pooled", None)
+    if batches is None:  # batches made by hand: one client's after the other's
+        in_order = sorted(range(len(cohort)), key=cohort.ids.__getitem__)
+
+        def batches(n: int) -> Iterator[tuple[Tensor, Tensor]]:
+            return (batch for m in in_order for batch in islice(cohort.batches(m), int(cohort.steps[m])))
+
+    sums = {"num_examples": cohort.num_examples.sum()[None], "steps": cohort.steps.sum()[None]}
+    return Cohort([GLOBAL], torch.ones(1, dtype=torch.int64), **sums, batches=batches)
 
 
 # AllSmall: the model that the weakest client can hold, for everybody (FedRA, Sec. 4.1)
@@ -104,6 +163,7 @@ def fedbench_register_methods(register):
         role="ceiling",
         paper="Su et al., FedRA, 2023, arXiv 2311.11227, Sec. 4.1",
     )
+    register("pooled", pooled, ignores=["capacities", "ranks", "widths"], role="ceiling")
     register(
         "allsmall",
         allsmall,

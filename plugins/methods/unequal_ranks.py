@@ -13,6 +13,7 @@ from fedbench.families.adapter_ranks import (
     added,
     arrived_adapters,
     depth_under_ranks,
+    drawn_terms,
     factored,
     first_terms,
     names_of,
@@ -235,8 +236,7 @@ def fed_plora(setup: Setup, weights: Weights = "examples", objective: Ref = "cro
     model = in_layers(setup.backbone)
 
     def share(plan: Plan, state: State, t: int, cohort: Cohort, generator: Generator) -> Plan:
-        order = torch.rand(len(cohort), rank_of(model), generator=generator, dtype=torch.float64).argsort(1).argsort(1)
-        drawn = order < ranks_of(model, cohort)[:, None]  # (N, R)
+        drawn = drawn_terms(ranks_of(model, cohort), rank_of(model), generator)
         return replace(plan, trained_terms=plan.M[:, :, None] & drawn[:, None, :])
 
     def aggregate(state: State, uploads: Uploads, plan: Plan, cohort: Cohort) -> State:

@@ -217,7 +217,7 @@ def test_a_tracker_of_the_page_hears_and_speaks(examples, hook, capsys):
     assert re.search("small|cell 000000000000", capsys.readouterr().err)
 
 
-SLOW = ("nested", "two_voices", "finetuned", "random_units")  # whose parts others' tests check
+SLOW = ("nested", "two_voices", "finetuned")  # whose parts others' tests check
 
 
 @pytest.mark.parametrize(

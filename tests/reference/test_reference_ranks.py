@@ -1,5 +1,5 @@
-"""One round of every method of unequal ranks against plain loops with narrow adapters: matrices of rank r_n, no
-masks."""
+"""One round of every method of unequal ranks, and of centralised training, against plain loops with narrow adapters:
+matrices of rank r_n, no masks."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from fedbench.seeding import generator
 from fedbench.testing.setups import cohort_of, setup_of, tiny_vit
 
 R, ALPHA, RANKS, EXAMPLES = 3, 4.0, [3, 2, 1, 3], [4, 2, 6, 5]
+DEPTHS = [4, 3, 1, 2]  # of clients that differ in depth, from the output on
 CAME = [0, 1, 2]  # the work of the last client is lost
 OPTIMIZER = {"name": "sgd", "lr": 0.1, "momentum": 0.9, "weight_decay": 0.01}
 CLIP, GAMMA, LAM = 0.4, 0.5, 2.0
@@ -151,21 +152,61 @@ def fed_plora(model, batches, plan):
     return new | of_head(averaged([of_head(w) for w in uploads], [EXAMPLES[n] for n in CAME]))
 
 
-METHODS = {"fedit": fedit, "hetlora": hetlora, "flexlora": flexlora, "raflora": raflora, "fed_plora": fed_plora}
+def fslora(model, batches, plan):
+    new, total = {k: v.clone() for k, v in model.items()}, len(CAME)
+    for n in CAME:
+        sketch = plan.terms[n, 0].nonzero().flatten().tolist()
+        assert len(sketch) == RANKS[n]
+        own = narrow(model, sketch)
+        w = tuned(own, batches(n), ALPHA / R * R / RANKS[n])  # W + s B S A, of which S leaves these terms
+        for k in new:
+            at = (slice(None), sketch) if k.endswith("B") else (sketch,) if k.endswith("A") else ()
+            new[k][at] += (w[k] - own[k]) / total
+    return new
+
+
+def legend(model, batches, plan):
+    ranks, new = [1, 1, 2, 3], {k: v.clone() for k, v in model.items()}  # R - (L - j), at least 1
+
+    def own_part(name, value, n):
+        """What client n has: the terms of its layers' ranks, and none in the layers below."""
+        layer = int(name[0]) if name[0].isdigit() else 3
+        terms = range(ranks[layer] if layer >= 4 - DEPTHS[n] else 0)
+        return narrow({name: value}, terms)[name]
+
+    uploads = {n: tuned({k: own_part(k, v, n) for k, v in model.items()}, batches(n), ALPHA / R) for n in CAME}
+    for k in new:
+        had = [own_part(k, new[k], n).numel() > 0 for n in CAME]
+        if any(had):
+            mean = sum(uploads[n][k] for n, has in zip(CAME, had, strict=True) if has) / sum(had)
+            at = (slice(None), slice(mean.shape[1])) if k.endswith("B") else (slice(len(mean)),)
+            new[k][at] = mean
+    return new
+
+
+def pooled(model, batches, plan):
+    return tuned(model, [batch for n in CAME for batch in batches(n)], ALPHA / R)
+
+
+METHODS = {
+    "fedit": fedit, "hetlora": hetlora, "flexlora": flexlora, "raflora": raflora, "fed_plora": fed_plora,
+    "fslora": fslora, "legend": legend, "pooled": pooled,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("engine", [sequential.train, fast.train], ids=["sequential", "cohort"])
 @pytest.mark.parametrize("name", METHODS)
 def test_a_round_equals_plain_loops_with_narrow_adapters(registry, name, engine):
     options = {"gamma": GAMMA, "lam": LAM} if name == "hetlora" else {}
+    L_n, r_n = (DEPTHS, None) if name in ("legend", "pooled") else ([4] * 4, RANKS)
     adapter = {"name": "lora", "rank": R, "alpha": ALPHA}
-    setup = setup_of(registry, tiny_vit(), [4] * 4, adapter, RANKS, optimizer=OPTIMIZER, clip=CLIP)
+    setup = setup_of(registry, tiny_vit(), L_n, adapter, r_n, optimizer=OPTIMIZER, clip=CLIP)
     method = registry.make("method", {"name": name, **options}, setup=replace(setup, engine=engine))
     state, draw = method.init(generator(0)), torch.Generator().manual_seed(7)
     for tensors in (*state["r"], state["shared"]):
         for value in tensors.values():
             value.normal_(0, 0.3, generator=draw)
-    cohort = replace(cohort_of([4] * 4, EXAMPLES, ranks=RANKS), arrives=torch.tensor([n in CAME for n in range(4)]))
+    cohort = replace(cohort_of(L_n, EXAMPLES, ranks=r_n), arrives=torch.tensor([n in CAME for n in range(4)]))
     new, report = method.round(state, 0, cohort, generator(0, 0))
     expected = METHODS[name](flat(state), cohort.batches, report.plan)
     ranks = {n: RANKS[int(n)] - gone for n, gone in new["memory"].get("given_up", {}).items()}

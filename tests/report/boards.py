@@ -20,7 +20,7 @@ def write(folder, method, *by_seed, at=12, **options):
         write_cell(folder, method, seed, evaluation=eval_rows({at: {"a": a, "b": b}}), **options)
 
 
-ROLES = {"alllarge": "ceiling"}
+ROLES = {"alllarge": "ceiling", "pooled": "ceiling"}
 
 
 def board(folder, **options):

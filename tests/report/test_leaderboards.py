@@ -160,6 +160,12 @@ def test_the_baseline_is_the_ceiling_whatever_a_suite_calls_it(tmp_path):
     assert board(tmp_path).baseline == "alllarge"
 
 
+def test_of_two_ceilings_the_first_is_the_baseline(tmp_path):
+    write(tmp_path / "s", "alllarge", (0.9, 0.6))
+    write(tmp_path / "s", "pooled", (0.95, 0.7))
+    assert board(tmp_path).baseline == "alllarge"
+
+
 def test_any_method_can_be_the_baseline(tmp_path):
     write(tmp_path / "s", "fedra", (0.8, 0.6))
     write(tmp_path / "s", "depthfl", (0.7, 0.6))

@@ -45,6 +45,18 @@ def test_batches_depend_on_round_client_and_seed_and_on_nothing_else():
     assert alone.ids == [1] and labels(alone, 0) == labels(one, 1)
 
 
+def test_the_pool_has_the_images_of_all_clients_each_once_before_any_comes_again():
+    """14 images in batches of 4, of clients of whom one takes part."""
+    cohort = federation(participation={"count": 1}).cohort(0)
+    pool = cohort.batches.pooled
+    batches = [y.tolist() for _, (_, y) in zip(range(8), pool(0), strict=False)]
+    assert [len(batch) for batch in batches] == [4, 4, 4, 2] * 2 and pool.first(0) == 4
+    first, second = sum(batches[:4], []), sum(batches[4:], [])
+    assert sorted(first) == sorted(second) == list(range(14)) and first != second
+    again, later = (federation().cohort(t).batches.pooled(0) for t in (0, 1))
+    assert next(again)[1].tolist() == batches[0] != next(later)[1].tolist()
+
+
 def test_max_steps_bounds_the_work_of_a_round():
     assert federation(max_steps=5).cohort(0).steps.tolist() == [5, 2]
 

@@ -271,3 +271,10 @@ def test_what_clients_keep_is_neither_spoilt_nor_judged(kind):
         assert not torch.equal(got.r[1]["A"][1], up.r[1]["A"][1])
     everything = replace(plan, kept=["*"])
     assert received(up, start, everything, cohort, 0, Faults({}, 0), Guard({"max_norm": 1e-9})) is up
+
+
+@pytest.mark.parametrize("kind", [*REFUSED, "noise"])
+def test_what_the_server_trains_itself_is_neither_spoilt_nor_refused(registry, kind):
+    given = {"faults": spoiling(kind), "guard": {"max_norm": 1e-9}}
+    (state, _), (expected, reports) = (rounds(made(registry, "pooled", **how)) for how in (given, {}))
+    assert same(state, expected) and reports[0].cost[0].bytes_up > 0

@@ -11,16 +11,17 @@ from ragged import same as close
 from fedbench.engine import cohort as fast
 from fedbench.engine import sequential
 from fedbench.errors import NotApplicable, UserError
-from fedbench.families.adapter_ranks import ArrivedAdapter, best_of_rank, factored, zero_padded
+from fedbench.families.adapter_ranks import ArrivedAdapter, best_of_rank, drawn_terms, factored, zero_padded
 from fedbench.models.lowrank import AdapterPair
 from fedbench.seeding import generator
 from fedbench.testing import check_method
 from fedbench.testing.setups import cohort_of, same, setup_of, tiny_vit
 from fedbench.types import Scenario
 from fedbench_plugins.methods.hetlora import HetLoRA, sparsity_weights, tails
+from fedbench_plugins.methods.legend import growing
 from fedbench_plugins.methods.unequal_ranks import levels_of, redistributed, slice_weights
 
-NAMES = ["fedit", "hetlora", "flexlora", "raflora", "fed_plora"]
+NAMES = ["fedit", "hetlora", "flexlora", "raflora", "fed_plora", "fslora"]
 PAIR = AdapterPair("r/0/fc", "r/0/fc.lora_A", "r/0/fc.lora_B", 2, 3.0)
 
 # Two clients, W is 2x3. The first has both terms, the second the first alone.
@@ -186,6 +187,31 @@ def test_the_smallest_rank_for_everybody_is_an_adapter_of_that_rank(registry):
 def test_fed_plora_of_full_rank_is_fedit(registry):
     one, two = (after_round(registry, name, [2, 2])[0] for name in ("fedit", "fed_plora"))
     torch.testing.assert_close({"r": one["r"], **one["shared"]}, {"r": two["r"], **two["shared"]}, rtol=0, atol=1e-12)
+
+
+def test_fslora_whose_sketches_are_whole_is_fedit(registry):
+    one, two = (after_round(registry, name, [2, 2], weights="uniform")[0] for name in ("fedit", "fslora"))
+    torch.testing.assert_close({"r": one["r"], **one["shared"]}, {"r": two["r"], **two["shared"]}, rtol=0, atol=1e-12)
+
+
+def test_every_term_is_as_likely_to_be_drawn():
+    drawn = drawn_terms(torch.full((4000,), 2), 5, generator(0))
+    assert drawn.sum(1).unique().tolist() == [2] and (drawn.double().mean(0) - 0.4).abs().max() < 0.03
+
+
+def test_legends_ranks_grow_by_the_difference_and_do_not_fall_below_one():
+    assert growing(12, 28, 1).tolist() == list(range(17, 29))  # as a third party's configuration has them
+    assert growing(4, 4, 2).tolist() == [1, 1, 2, 4] and growing(3, 4, 0).tolist() == [4, 4, 4]
+
+
+def test_a_client_of_legend_pays_for_the_layers_that_it_trains(registry):
+    method = registry.make(
+        "method", {"name": "legend"}, setup=setup_of(registry, tiny_vit(), [4, 1], {"name": "lora", "rank": 4})
+    )
+    deep, shallow = method.price(4, 0), method.price(1, 0)
+    assert shallow.bytes_up < deep.bytes_up and shallow.memory_bytes < deep.memory_bytes
+    assert shallow.flops_per_image < deep.flops_per_image
+    assert [size.capacity for size in method.sizes] == [1, 2, 3, 4]
 
 
 def test_hetlora_of_equal_ranks_and_weights_by_examples_is_fedit(registry):
