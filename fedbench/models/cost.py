@@ -200,8 +200,10 @@ def measure(
     held, trained = sum(s.held for s in sizes), sum(s.trained for s in sizes)
     copies = 1 + optimizer_states(train["optimizer"]) + regularizer_copies(train)  # and the tensor itself
     kinds = {"adapters": [s for s in travels if not s.reads], "classifiers": [s for s in travels if s.reads]}
+    words = shape.frozen_bytes(0) if shape.model.reads_texts else 0  # of the whole vocabulary, before the first layer
     sent = (
-        Sent("backbone", frozen_bytes - travel.added),
+        Sent("embedding", words),
+        Sent("backbone", frozen_bytes - words - travel.added),
         Sent("additions", travel.added),
         *(
             Sent(what, sum(s.held for s in of if not named_by(s.name, travel.drawn)), sum(s.trained for s in of))

@@ -10,7 +10,7 @@ from fedbench.report.leaderboards import Leaderboard
 
 # In the order of a round: what is given once, and then what every step exchanges.
 KINDS = (
-    *("backbone", "additions", "adapters", "classifiers", "weights"),
+    *("embedding", "backbone", "additions", "adapters", "classifiers", "weights"),
     *("features", "gradients", "losses", "counts", "images"),
 )
 # The tables of `costs`, with their captions.

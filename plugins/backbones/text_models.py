@@ -165,8 +165,11 @@ class Words:
         """The ids of every text. Raises UserError for more tokens than the model takes, or an unknown id."""
         if max_length > self.most:
             raise UserError(f"data.max_length {max_length}: {self.name} takes at most {self.most} tokens")
-        first = [text if isinstance(text, str) else text[0] for text in texts]
-        second = None if all(isinstance(text, str) for text in texts) else [text[1] for text in texts]
+        if not texts:
+            return []
+        pairs = [(text,) if isinstance(text, str) else text for text in texts]
+        first, *others = ([_valid(text) for text in column] for column in zip(*pairs, strict=True))
+        second = others[0] if others else None
         found = self.tokenizer(first, second, truncation=True, max_length=max_length)["input_ids"]
         spare = next(filter(_is_id, (self.tokenizer.eos_token_id, self.tokenizer.unk_token_id)), 0)
         ids = [own or [spare] for own in found]
@@ -176,6 +179,11 @@ class Words:
                 "not of one model"
             )
         return ids
+
+
+def _valid(text: str) -> str:
+    """The text without halves of a pair of UTF-16, which no tokenizer takes."""
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def _is_id(token: Any) -> bool:

@@ -5,10 +5,11 @@ import pytest
 import torch
 
 from fedbench.models.backbone import Blocks
+from fedbench.models.layered import PADDING
 from fedbench.simulation import batches
-from fedbench.simulation.batches import Pixels
+from fedbench.simulation.batches import Pixels, TokenIds
 from fedbench.testing.setups import tiny_vit
-from fedbench.types import Images
+from fedbench.types import Images, Texts
 
 
 def some(n=150, **options):
@@ -66,3 +67,26 @@ def test_embeddings_that_take_too_much_memory_are_not_kept(monkeypatch):
     images = some()
     images.keep_embedded(lambda x: x.flatten(2))
     assert images.embedded(np.array([0]))[0].shape == (1, 3, 8, 8)
+
+
+def letters(texts, max_length):
+    """A token for each letter, between a first and a last one."""
+    return [[0, *map(ord, text[: max_length - 2]), 1] for text in texts]
+
+
+def some_texts(*texts, length=0):
+    return Texts(list(texts), np.zeros(len(texts), np.int64), np.zeros(len(texts), np.int64), length)
+
+
+def test_texts_are_padded_to_the_longest_of_a_batch_in_multiples_of_eight():
+    ids = TokenIds(some_texts("a", "bc", "d" * 9, "e" * 50), letters, most=20, device="cpu")
+    assert ids.size == 20
+    x, y = ids(np.array([1, 0]))
+    assert x.tolist() == [[0, 98, 99, 1] + [PADDING] * 4, [0, 97, 1] + [PADDING] * 5] and y.tolist() == [0, 0]
+    assert ids(np.array([2]))[0].shape == (1, 16) and ids(np.array([3]))[0].shape == (1, 20)
+
+
+def test_blank_texts_count_as_many_tokens_as_they_are_said_to_have():
+    assert TokenIds(some_texts("", length=33), letters, most=64, device="cpu").size == 40
+    assert TokenIds(some_texts("", length=99), letters, most=64, device="cpu").size == 64
+    assert TokenIds(some_texts("", length=33), letters, most=64, device="cpu").example(3).shape == (3, 40)
