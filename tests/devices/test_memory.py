@@ -32,7 +32,7 @@ from fedbench_plugins.methods import ditto, fedavg, fedrod, unequal_widths
 METHODS = ("fedra", "depthfl", "ffa_lora", "fedavg")
 OTHERS = (
     *("alllarge", "allsmall", "exclusive", "fed_hello", "fed_plora", "fedex_lora", "fedit", "flexlora", "flora"),
-    *("hetlora", "inclusivefl", "local_only", "lora_fair", "raflora", "reefl", "rolora"),
+    *("fslora", "hetlora", "inclusivefl", "legend", "local_only", "lora_fair", "raflora", "reefl", "rolora"),
 )
 NEXT_TO_NOTHING = (
     "head_only",
