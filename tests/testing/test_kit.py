@@ -16,6 +16,7 @@ from fedbench_plugins.datasets.fashion_mnist import SOURCE
 
 # What is needed to make a component small, or at all.
 OPTIONS = {
+    ("dataset", "phrases6"): {"classes": 2, "train_per_class": 1, "test_per_class": 1},
     ("dataset", "strokes6"): {"classes": 2, "train_per_class": 1, "test_per_class": 1},
     ("backbone", "timm"): {"name": "vit_tiny_patch16_224", "pretrained": False},
 }
