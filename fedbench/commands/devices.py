@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 ALL = "all_devices"  # the scenario of a backbone without a suite
 BACKBONE = """suite: devices
 defaults: {{backbone: "{name}", data: {{name: strokes6}}}}
-scenarios: {{{ALL}: {{}}}}
+scenarios: {{{ALL}: {{devices: {{{devices}}}}}}}
 methods: [{methods}]
 """
 
@@ -79,37 +79,53 @@ def devices(
 
     registry = Registry(plugins, timeout=timeout)
     if suite is None:
-        loaded = _of_backbone(str(backbone), methods, registry, choices)
+        loaded = of_backbone(str(backbone), methods, list(SHIPPED), registry, choices)
     else:
         loaded = load(suite, registry.catalogue, **choices)
     chosen, assets = (scenarios, methods, seeds, variants), Assets(registry, loaded.base)
-    found, missing, ruled, failed = _found(loaded, chosen, assets, images, timeout or DEADLINE)
-    fits = fitting(loaded.name, found, missing, images, ruled)
+    answer = fits_of(loaded, chosen, assets, images, timeout or DEADLINE)
+    fits = fitting(loaded.name, answer.found, answer.missing, images, answer.ruled, answer.how)
     put(fits if form in ("csv", "json") else shared(fits), form)
-    sys.exit(1 if warn_of_lost(registry) or failed else 0)
+    sys.exit(1 if warn_of_lost(registry) or answer.failed else 0)
 
 
-def _of_backbone(name: str, methods: Sequence[str], registry: Any, choices: Mapping[str, Any]) -> Suite:
-    """A suite of one backbone and many methods."""
+def of_backbone(
+    name: str, methods: Sequence[str], there: Sequence[str], registry: Any, choices: Mapping[str, Any]
+) -> Suite:
+    """A suite of one backbone and many methods on these devices."""
 
     known = methods or registry.catalogue.components["method"]
-    text = BACKBONE.format(name=name, ALL=ALL, methods=", ".join(known))
+    text = BACKBONE.format(
+        name=name, ALL=ALL, methods=", ".join(known), devices=", ".join(f"{one}: 1" for one in there)
+    )
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "devices.yaml"
         file.write_text(text, encoding="utf-8")
         return load(file, registry.catalogue, **choices)
 
 
-def _found(
-    loaded: Suite, chosen: tuple, assets: Any, images: int, timeout: float
-) -> tuple[Mapping[Where, Found], list[str], str, bool]:
-    """What fits by scenario, variant, backbone and method; notes on those without a size; what sizes must fit into;
-    whether a plugin has failed."""
+@dataclass(frozen=True)
+class Fits:
+    """What fits by scenario, variant, backbone and method.
 
+    missing: notes on methods without a size · ruled: what sizes must fit into · how: a sentence on how clients train ·
+    failed: whether a plugin has failed.
+    """
+
+    found: Mapping[Where, Found]
+    missing: list[str]
+    ruled: str
+    how: str
+    failed: bool
+
+
+def fits_of(loaded: Suite, chosen: tuple, assets: Any, images: int, timeout: float) -> Fits:
+    """What of a suite fits its devices. chosen: scenarios, methods, seeds and variants."""
     points: dict[tuple[Where, str], str] = {}
     devices: dict[str, list[dict[str, Any]]] = {}
     groups: dict[str, list[tuple[str, Mapping[str, Any]]]] = {}
     rules: dict[str, None] = {}
+    ways: dict[str, None] = {}
     for number, point in enumerate(loaded.points(*chosen)):
         key, id = ((point.scenario, point.variant, point.backbone), point.method), str(number)
         if key in points:
@@ -118,6 +134,7 @@ def _found(
         devices[id] = [asdict(one) for one in _devices_of(point.config.get("devices"))]
         groups.setdefault(of_one_method(point.config), []).append((id, point.config))
         rules[_limits(point.config.get("fit", {"memory": True}))] = None
+        ways[_way(point.config)] = None
     given = {"devices": devices, "images": images}
     asking = Asking("fedbench.simulation.method_costs:feasible", assets, timeout, list(groups.values()), given)
     for _ in asking.run():
@@ -135,7 +152,18 @@ def _found(
         (kind, reason), *_ = answer.items()
         failed |= kind != "not_applicable"
         missing[f"{method}: {kind.replace('_', ' ')}: {reason}"] = None
-    return found, list(missing), "; ".join(rules), failed
+    return Fits(found, list(missing), "; ".join(rules), f"Clients train {'; or '.join(ways)}.", failed)
+
+
+def _way(config: Mapping[str, Any]) -> str:
+    """How clients train: batch, micro-batch, precision and optimiser."""
+    train, optimizer = config["train"], config["train"]["optimizer"]
+    given = train.get("micro_batch", None if config.get("devices") else "auto")
+    parts = {"auto": "in as few micro-batches as fit", None: "as a whole"}.get(given, f"in micro-batches of {given}")
+    again = ", with activation checkpointing" if train.get("checkpointing") else ""
+    kind, momentum = {"sgd": "SGD", "adamw": "AdamW"}[optimizer["name"]], optimizer["momentum"]
+    with_momentum = f" with momentum {momentum:g}" if optimizer["name"] == "sgd" and momentum else ""
+    return f"on batches of {train['batch_size']} {parts}{again}, in {config['precision']}, by {kind}{with_momentum}"
 
 
 def _devices_of(given: Mapping[str, Any] | None) -> list[Device]:

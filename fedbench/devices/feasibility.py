@@ -22,14 +22,16 @@ CLASSES = 100  # where the data set is not there to be asked
 class Outlook:
     """One device: the size it takes, None where none fits, and of the round that takes longest what it costs.
 
-    needed: bytes of memory · seconds, moved: of that round, how long it takes, and bytes down and up · images: how many
-    it trains on in a round, one of two epochs twice · least: the fewest bytes of memory with which any size could be
-    trained · only: whether the method has one size alone · ceiling: whether it holds that, whatever fits.
+    needed: bytes of memory · batch: how many images pass at once, 0 where that is not known · seconds, moved: of that
+    round, how long it takes, and bytes down and up · images: how many it trains on in a round, one of two epochs twice
+    · least: the fewest bytes of memory with which any size could be trained · only: whether the method has one size
+    alone · ceiling: whether it holds that, whatever fits.
     """
 
     device: Device
     size: Size | None
     needed: int | None
+    batch: int | None
     seconds: RoundSeconds | None
     moved: tuple[int, int] | None
     images: int
@@ -79,14 +81,16 @@ def outlooks(
     role = assets.registry.catalogue.find("method", config["method"]["name"]).role
     only, ceiling = not simulation.method.sizes, role == "ceiling"
     chosen = simulation.federation.fits(sizes, None if ceiling else config)
-    least = min((max(cost.needed_bytes for cost in costs) for _, costs in sizes), default=0)
     fit = Fit.of(config, server)
+    parts = 1 if fit.micro_batches else config["train"]["batch_size"]
+    least = min((max(cost.at(parts).needed_bytes for cost in costs) for _, costs in sizes), default=0)
     found = []
     for n, (device, size) in enumerate(zip(devices, chosen, strict=True)):
         work = simulation.federation.work(n)
         cost, seconds, moved = _slowest(dict(sizes)[size], device, fit, work) if size else (None, None, None)
-        needed = None if cost is None else cost.needed_bytes
-        found.append(Outlook(device, size, needed, seconds, moved, work.images, least, only, ceiling))
+        held = None if cost is None else fit.on(cost, device)
+        needed, batch = (None, None) if held is None else (held.needed_bytes, held.batch)
+        found.append(Outlook(device, size, needed, batch, seconds, moved, work.images, least, only, ceiling))
     return found
 
 
@@ -107,8 +111,11 @@ def _with_devices(config: Config, devices: Sequence[Device], server: Device) -> 
     known = {device.name: numbers_of(device) for device in (*devices, server)}
     given = {"by_client": [device.name for device in devices], "server": server.name, "known": known}
     left = {key: value for key, value in config.items() if key not in ("ranks", "widths", "faults")}
-    fit = config.get("fit", {"memory": True})
-    return {**left, "devices": given, "fit": fit, "capacities": {"all": True}, "participation": {"all": True}}
+    fit, train = config.get("fit", {"memory": True}), config["train"]
+    if not config.get("devices"):  # whose suites have other sizes than those that fit
+        train = {"micro_batch": "auto", **train}
+    everybody = {"capacities": {"all": True}, "participation": {"all": True}}
+    return {**left, "train": train, "devices": given, "fit": fit, **everybody}
 
 
 def _stand_in(config: Config, assets: Assets, images: int, size: int) -> Dataset:

@@ -84,7 +84,8 @@ class Work:
 class Fit:
     """What a size must fit into, in every round.
 
-    memory: whether what training needs must fit into the device's memory · seconds: of a round, at most · bytes: down
+    memory: whether what training needs must fit into the device's memory · micro_batches: whether a batch is computed
+    in as few parts as fit there · seconds: of a round, at most · bytes: down
     and up in a round, at most.
     """
 
@@ -93,15 +94,21 @@ class Fit:
     memory: bool = False
     seconds: float | None = None
     bytes: float | None = None
+    micro_batches: bool = False
 
     @classmethod
     def of(cls, config: Mapping[str, Any], server: Device) -> Fit:
         """What the configuration of a cell says."""
-        return cls(server, config["precision"], **config["fit"])
+        auto = config["train"].get("micro_batch") == "auto"
+        return cls(server, config["precision"], **config["fit"], micro_batches=auto)
+
+    def on(self, cost: ClientCost, device: Device) -> ClientCost:
+        """What a round of that cost is on a device."""
+        return cost.within(device.memory) if self.micro_batches else cost
 
     def holds(self, cost: ClientCost, device: Device, work: Work) -> bool:
         """Whether a round of that cost fits."""
-        if self.memory and cost.needed_bytes > device.memory:
+        if self.memory and self.on(cost, device).needed_bytes > device.memory:
             return False
         if self.bytes is not None and sum(round_bytes(cost, work.images, work.last)) > self.bytes:
             return False

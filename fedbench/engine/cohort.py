@@ -26,7 +26,7 @@ from fedbench.engine.process_group import ALONE, ProcessGroup
 from fedbench.engine.readout import Answers, ReadOut, Tokens, losses_of
 from fedbench.engine.stacked_params import Pulling, StackedParams
 from fedbench.models.adapter import Stack, stacked
-from fedbench.models.backbone import Blocks, Plain
+from fedbench.models.backbone import Blocks, Plain, recomputed
 from fedbench.models.draws import Draws
 from fedbench.models.layered import PADDING
 from fedbench.models.lowrank import FROZEN, Terms, load_additions
@@ -138,12 +138,11 @@ class Step:
 
     def __call__(self, inputs: dict[int, Batch]) -> Tensor:
         leaves, plan, pull = self.leaves, self.plan, self.pull
-        answers = forward(self.model, leaves, plan, {n: x for n, (x, _) in inputs.items()}, self.draws)
-        each = losses_of(self.job.objective, answers, {n: y for n, (_, y) in inputs.items()}, self.job.t)
-        if self.optimizer is None or not each.requires_grad:  # nobody here trains anything in this round
-            return each.detach()
-        self.optimizer.zero_grad()
-        each.sum().backward()  # clients share no trained tensor: the sum's gradient is each one's own
+        if self.optimizer is not None:
+            self.optimizer.zero_grad()
+        losses, answers = self._gradients(inputs)
+        if self.optimizer is None or not answers:
+            return losses
         if pull is not None:
             pull.add()
         leaves.mask()
@@ -152,17 +151,39 @@ class Step:
         with others_frozen(leaves, plan, answers, pulled=pull.places if pull else ()):
             self.optimizer.step()
         leaves.restore()
-        return each.detach()
+        return losses
+
+    def _gradients(self, inputs: dict[int, Batch]) -> tuple[Tensor, list[Answers]]:
+        """The losses (n,) of the clients, whose gradients are added up micro-batch by micro-batch, and their answers to
+        the first; no answers where nobody here trains anything in this round."""
+        job, losses, answered = self.job, dict[int, Tensor](), list[Answers]()
+        for n in inputs:
+            self.draws[n].begin()
+        parts = {n: self.draws[n].parts(len(y), job.micro_batch) for n, (_, y) in inputs.items()}
+        while rows := {n: part for n, own in parts.items() if (part := next(own, None)) is not None}:
+            x, y = ({n: inputs[n][i][part] for n, part in rows.items()} for i in (0, 1))
+            answers = forward(self.model, self.leaves, self.plan, x, self.draws, job.checkpointing)
+            each, shares = losses_of(job.objective, answers, y, job.t), [len(y[n]) / len(inputs[n][1]) for n in rows]
+            if min(shares) < 1:
+                each = each * each.new_tensor(shares)
+            if self.optimizer is not None and each.requires_grad:
+                each.sum().backward()  # clients share no trained tensor: the sum's gradient is each one's own
+                answered = answered or answers
+            losses |= {n: losses.get(n, 0.0) + loss for n, loss in zip(rows, each.detach().unbind(), strict=True)}
+        return torch.stack(list(losses.values())), answered
 
 
 def forward(
-    model: Blocks, leaves: StackedParams, plan: Plan, x: dict[int, Tensor], draws: dict[int, Draws]
+    model: Blocks,
+    leaves: StackedParams,
+    plan: Plan,
+    x: dict[int, Tensor],
+    draws: dict[int, Draws],
+    recomputes: bool = False,
 ) -> list[Answers]:
     """The logits of every exit of every client. x: one batch (B_n, 3, H, W), or of texts (B_n, T_n), for each of some
-    clients."""
+    clients · recomputes: whether layers are computed again in the backward pass."""
     clients, sizes = list(x), {n: len(part) for n, part in x.items()}
-    for n in clients:
-        draws[n].begin()
     whole, lengths = together(x)
     tokens, out = Tokens(sizes, lengths), ReadOut(model, leaves, plan, draws)
     of_each = [draws[n] for n in clients]
@@ -185,7 +206,7 @@ def forward(
             ending = []
         for some, is_last in parts_of(held, ending, [n for n in held if lowest[n] > j]):
             if some:
-                tokens.put(some, layer(model, leaves, j, some, tokens, [draws[n] for n in some], is_last))
+                tokens.put(some, layer(model, leaves, j, some, tokens, [draws[n] for n in some], is_last, recomputes))
         depth |= {n: depth[n] + 1 for n in held}
         out.read(tokens, {n: depth[n] for n in held if depth[n] < deepest[n]})
     out.read(tokens, deepest)  # together, in whichever layers they have ended
@@ -226,6 +247,7 @@ def layer(
     tokens: Tokens,
     draws: Sequence[Draws],
     is_last: bool,
+    recomputes: bool = False,
 ) -> Tensor:
     """Layer j for clients that hold it, each with its own adapters: (B_1 + ... + B_n, T, D).
 
@@ -233,9 +255,14 @@ def layer(
     """
     block, x = model.blocks[j], tokens.of(clients)
     sizes, T = [tokens.sizes[n] for n in clients], x.shape[1] if is_last else None
-    with stacked(block, Stack(leaves.layer(j, clients), sizes, draws, T, tokens.lengths_of(clients))):
-        out: Tensor = shortcuts.last_layer(block, x) if is_last else model.layer(j, x, tokens.mask_of(clients))
-    return out
+    stack = Stack(leaves.layer(j, clients), sizes, draws, T, tokens.lengths_of(clients))
+    mask = tokens.mask_of(clients)
+
+    def run(x: Tensor) -> Tensor:
+        with stacked(block, stack):
+            return shortcuts.last_layer(block, x) if is_last else model.layer(j, x, mask)
+
+    return recomputed(run, x, draws) if recomputes else run(x)
 
 
 def rounded(tokens: Tensor) -> Tensor:

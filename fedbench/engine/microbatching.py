@@ -34,15 +34,16 @@ _suffices: WeakKeyDictionary[Blocks, int] = WeakKeyDictionary()  # bytes of a pa
 
 
 def passes(model: Blocks, plan: Plan, cohort: Cohort, job: Job) -> tuple[list[int], int]:
-    """What each client's first batch, its largest, adds to a pass, and how much of it a pass may hold: token rows
-    on a CPU, bytes of saved activations on a GPU."""
+    """What each client's first batch, its largest, or a micro-batch of it adds to a pass, and how much of it a pass
+    may hold: token rows on a CPU, bytes of saved activations on a GPU."""
     sizes, pixels = _first_batches(cohort)
+    sizes = [min(size, job.micro_batch or size) for size in sizes]
     if not any(sizes):
         return sizes, ROWS
     if model.device.type != "cuda":
         tokens = model.tokens(pixels) if pixels else 0
         return [size * tokens for size in sizes], ROWS
-    shape = Shape(model)
+    shape = Shape(model, job.checkpointing)
     saved = functools.cache(lambda holding: activations(shape, holding, job.objective, pixels))
     each = [B * saved(holding_of(plan, n)) for n, B in enumerate(sizes)]
     most = int(OF_FREE_MEMORY * machine.gpu_room(model.device))

@@ -106,16 +106,21 @@ def _tune(
     pull, tail = _term(job.pull, mine, rows), _tail(model, job.pull, mine, n)
     draws = Draws(generator(job.seed, job.t, cohort.ids[n], "dropout", model.device))
     seed_dropout(model, draws)
+    model.recomputes = [draws] if job.checkpointing else None
     losses = []
     with scaled(model, None if plan.scales is None else float(plan.scales[n])):
         for _, (x, y) in zip(range(int(cohort.steps[n])), cohort.batches(n), strict=False):
             draws.begin()
-            loss = job.objective(model(x, S_n, plan.exits[n]), y, job.t)
-            losses.append(loss.item())
+            model.zero_grad()
+            losses.append(0.0)
+            for rows in draws.parts(len(y), job.micro_batch):
+                own, is_last = y[rows], rows.stop == len(y)
+                loss = len(own) / len(y) * job.objective(model(x[rows], S_n, plan.exits[n]), own, job.t)
+                losses[-1] += loss.item()
+                if optimizer is not None:
+                    (loss + pull() + tail() if is_last else loss).backward()
             if optimizer is None:  # it trains nothing in this round
                 continue
-            model.zero_grad()
-            (loss + pull() + tail()).backward()
             for tuned in mine.values():
                 tuned.mask()
             if job.clip is not None:
@@ -124,6 +129,7 @@ def _tune(
             for tuned in mine.values():
                 tuned.restore()
     seed_dropout(model, None)
+    model.recomputes = None
     return sum(losses) / max(len(losses), 1)
 
 

@@ -12,6 +12,7 @@ from torch import Generator, Tensor
 
 from fedbench import seeding
 from fedbench.families import allocation as alloc
+from fedbench.families.batch_parts import is_mean, mixes_images, refuse_parts
 from fedbench.families.deployed_submodel import DeployedSubmodel, SizesOf, SubmodelAnswer, deepest, depths
 from fedbench.families.personal_params import FreshParams, Names, PersonalParams, known
 from fedbench.families.regularizer import first_books, pull_of, refuse_feddyn, server_step
@@ -66,6 +67,7 @@ def layerwise(
     fresh: Names = (),
     sizes: SizesOf | None = None,
     at: SubmodelAnswer | None = None,
+    whole_batches: bool = False,
 ) -> Method:
     """A depth-allocated method from its parts; the defaults are FedRA. Raises NotApplicable, UserError.
 
@@ -91,6 +93,8 @@ def layerwise(
             depths of depth_of.
         at: Called as `at(model, state, layers, exits)`; how a client's model answers; by default, where the global one
             does, by the head at its end.
+        whole_batches: Whether clients must compute a batch as a whole, because their loss is no mean over its images:
+            `train.micro_batch` then splits none. An objective is tried for that in any case.
     """
     model = _trainable(setup, adapt, exits_of)
     kept, never, redrawn = (known(model, *of) for of in (("keeps", keeps), ("fixed", fixed), ("fresh", fresh)))
@@ -103,7 +107,7 @@ def layerwise(
     made = Layerwise(
         setup=setup, model=model, allocate=allocate, aggregate=aggregate, objective=loss,
         depth_of=depth_of, exits_of=exits_of, share=share, start=start, pull=pull, view=view, predict=predict,
-        own=own, fresh=drawn, fixed=never,
+        own=own, fresh=drawn, fixed=never, whole_batches=whole_batches,
     )  # fmt: skip
     alone, offered = bool(kept), (sizes or depths(depth_of))(model)
     method = Method(made.init, made.round, made.predictor, made.cost, personal=alone, alone=alone, sizes=offered)
@@ -134,8 +138,10 @@ class Layerwise:
     own: PersonalParams | None
     fresh: FreshParams
     fixed: tuple[str, ...]
+    whole_batches: bool
 
     def __post_init__(self) -> None:
+        refuse_parts(self.setup.train, self.splits)
         check = getattr(self.aggregate, "check", None)
         if check is not None and not self.setup.scenario.fitting:  # who holds what is not known before
             with torch.device("cpu"):  # also where the model is but a shape
@@ -222,7 +228,8 @@ class Layerwise:
         """How a client trains in round t."""
         train = self.setup.train
         pull = self.pull(pull_of(train.get("regularizer"), state, plan, cohort.ids), state, plan, cohort)
-        return Job(t, self.setup.seed, train["optimizer"], train["clip"], self.objective, pull)
+        how = (self.objective, pull, cost.micro_batch_of(train), cost.recomputes(train))
+        return Job(t, self.setup.seed, train["optimizer"], train["clip"], *how)
 
     def predictor(self, state: State, client: int | None = None) -> Predict:
         """Return the global model, or a client's where it keeps tensors."""
@@ -281,7 +288,18 @@ class Layerwise:
         """What a client pays that holds this, of whose frozen weights so many bytes are new; each measured once."""
         train, image_size, objective = self.setup.train, self.setup.image_size, self.objective
         travel = cost.Travel((*self.fixed, *(self.own.keeps if self.own else ())), self.fresh.names)
-        return cost.pricing(self.model, objective, train, image_size, travel)
+        priced = cost.pricing(self.model, objective, train, image_size, travel)
+        return priced if self.splits else lambda *given: replace(priced(*given), passes=())
+
+    @functools.cached_property
+    def splits(self) -> bool:
+        """Whether batches can be computed in parts; asked where the suite has micro-batches alone."""
+        train, exits = self.setup.train, len(self.exits_of(self.model.num_layers))
+        if not train.get("micro_batch"):
+            return True
+        if self.whole_batches or mixes_images(self.model):
+            return False
+        return is_mean(self.objective, exits, self.setup.num_classes, train["rounds"])
 
     @functools.cached_property
     def layer_costs(self) -> Tensor:

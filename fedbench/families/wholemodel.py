@@ -14,10 +14,11 @@ from torch import Generator, Tensor, nn
 from torch.func import functional_call
 
 from fedbench.errors import NotApplicable
+from fedbench.families.batch_parts import is_mean, mixes_images, refuse_parts
 from fedbench.families.regularizer import refuse_books, towards
 from fedbench.method import Method, Ref, Setup, State
 from fedbench.models import cost
-from fedbench.models.backbone import HEAD, Blocks, Plain, load
+from fedbench.models.backbone import HEAD, Blocks, Plain, load, recomputed
 from fedbench.models.counting import counted, to_run_all
 from fedbench.models.optimizer import make_optimizer, optimizer_states
 from fedbench.models.shape_cache import identity, once, parameters_of
@@ -33,16 +34,17 @@ class WholeModel(nn.Module):
     """A body and the classifier at its end, called with the weights that a state holds.
 
     The module's own weights remain those that the backbone came with. Names of weights are `model.<timm's name>` and
-    `head.weight`, `head.bias`. cut: what a narrower model is besides the shapes of its weights, see `narrow`.
+    `head.weight`, `head.bias`. cut: what a narrower model is besides the shapes of its weights, see `narrow` ·
+    recomputes: whether layers, where the body has some, are computed again in the backward pass.
     """
 
-    def __init__(self, body: Blocks | Plain, cut: Hashable = None) -> None:
+    def __init__(self, body: Blocks | Plain, cut: Hashable = None, recomputes: bool = False) -> None:
         super().__init__()
-        self.body, self.cut = body, cut
+        self.body, self.cut, self.recomputes = body, cut, recomputes
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the features (B, D) of images (B, 3, H, W)."""
-        return self.body.pooled(x)
+    def forward(self, x: Tensor, run: Callable[[Tensor], Tensor] | None = None) -> Tensor:
+        """Return the features (B, D) of images (B, 3, H, W), or what a part of the body makes of x."""
+        return self.body.pooled(x) if run is None else run(x)
 
     def weights(self) -> dict[str, nn.Parameter]:
         """Return all parameters by name."""
@@ -51,8 +53,18 @@ class WholeModel(nn.Module):
     def features(self, weights: Tensors, x: Tensor) -> Tensor:
         """Return the features (B, D) of images (B, 3, H, W) with other weights."""
         own = {f"body.{name}": value for name, value in weights.items() if name.startswith("model.")}
-        z: Tensor = functional_call(self, own, (x,))
-        return z
+
+        def part(run: Callable[[Tensor], Tensor] | None, x: Tensor) -> Tensor:
+            z: Tensor = functional_call(self, own, (x, run))
+            return z
+
+        body = self.body
+        if not self.recomputes or not isinstance(body, Blocks):
+            return part(None, x)
+        tokens, mask = part(body.embed, x), body.mask(x)
+        for j in range(body.num_layers):
+            tokens = recomputed(functools.partial(part, functools.partial(body.layer, j, mask=mask)), tokens)
+        return part(functools.partial(body.features, mask=mask), tokens)
 
     def logits(self, weights: Tensors, x: Tensor) -> Tensor:
         """Return the logits (B, C) of images (B, 3, H, W) with other weights."""
@@ -66,12 +78,12 @@ class WholeModel(nn.Module):
         """
 
         def compute() -> tuple[int, int]:
-            return counted(self, loss, image_size)
+            return counted(self, loss, image_size, recomputes=self.recomputes)
 
         if getattr(loss, "__closure__", None):
             return compute()
         which = (OnLogits, identity(loss.objective)) if isinstance(loss, OnLogits) else loss
-        return self._once(("to train", which, image_size), compute)
+        return self._once(("to train", which, image_size, self.recomputes), compute)
 
     def to_run(self, image_size: int) -> int:
         """Bytes that a device needs to answer one image with body and classifier."""
@@ -119,7 +131,7 @@ def trainable(setup: Setup, start: str = "pretrained") -> WholeModel:
     body = setup.backbone.requires_grad_(True)
     begin(body, "body", start, seed_of(setup.seed, use="body"))
     body.add_classifier(HEAD, setup.num_classes)
-    return WholeModel(body.to(setup.device).eval())
+    return WholeModel(body.to(setup.device).eval(), recomputes=cost.recomputes(setup.train))
 
 
 Batch = tuple[Tensor, Tensor]
@@ -173,7 +185,8 @@ def fit(
 
     Args:
         setup: What the runner hands to a method.
-        loss_of: Called as `loss_of(x, y)`; the loss to be reported, and what is added to it.
+        loss_of: Called as `loss_of(x, y)`; the loss to be reported, a mean over the images, and what is added to it.
+            `train.micro_batch` calls it for parts of a batch.
         groups: Tensors that are trained; those of one group are clipped together.
         batches: Pairs (x, y).
         steps: How many steps are taken.
@@ -189,16 +202,20 @@ def _turn(setup: Setup, loss_of: LossOf, given: Sequence[Iterable[Tensor]]) -> C
     """One step on a batch; returns the loss reported."""
     groups = [list(group) for group in given]
     optimizer = make_optimizer([tensor for group in groups for tensor in group], setup.train["optimizer"])
+    micro_batch = cost.micro_batch_of(setup.train)
 
     def take(x: Tensor, y: Tensor) -> Tensor:
-        loss, further = loss_of(x, y)
         optimizer.zero_grad()
-        (loss + further).backward()
+        total = y.new_zeros((), dtype=x.dtype)
+        for own, labels in zip(x.split(micro_batch or len(y)), y.split(micro_batch or len(y)), strict=True):
+            loss, further = loss_of(own, labels)
+            (len(labels) / len(y) * (loss + further)).backward()
+            total = total + len(labels) / len(y) * loss.detach()
         if setup.train["clip"] is not None:
             for group in groups:
                 nn.utils.clip_grad_norm_(group, setup.train["clip"])
         optimizer.step()
-        return loss.detach()
+        return total
 
     return take
 
@@ -254,6 +271,8 @@ def wholemodel(
     aggregate = setup.component("aggregator", aggregator)
     refuse_books(setup)
     made = WholeModelMethod(setup, model, train, functools.cache(price), aggregate, personal)
+    if cost.micro_batch_of(setup.train):
+        made.price()  # which refuses what cannot be split
     running = functools.cache(lambda size: model.to_run(setup.image_size))
     own = personal is not None
     return Method(made.init, made.round, made.predictor, made.cost, personal=own, alone=True, running=running)
@@ -368,6 +387,7 @@ def price_of(
         own_bytes: Of what it trains together with that model, and keeps.
     """
     flops, activations = model.to_train(loss, setup.image_size)
+    at_once = cost.images_at_once(setup.train)
     weights = sum(p.nbytes for p in model.weights().values())
     trained = (2 + optimizer_states(setup.train["optimizer"])) * (weights + own_bytes)
     others = max(models_beside, cost.regularizer_copies(setup.train)) * weights
@@ -375,7 +395,19 @@ def price_of(
         flops_per_image=flops,
         bytes_down=weights,
         bytes_up=weights,
-        memory_bytes=trained + others + setup.train["batch_size"] * activations,
+        memory_bytes=trained + others + at_once * activations,
         sent=(Sent("weights", weights, weights),),
         epochs_beside=epochs_beside,
+        batch=at_once,
+        passes=((0, activations),) if splits(setup, model, loss) else (),
     )
+
+
+def splits(setup: Setup, model: WholeModel, loss: ModelLoss) -> bool:
+    """Return whether batches can be computed in parts; raise NotApplicable where they are to be and cannot."""
+    if not setup.train.get("micro_batch"):
+        return True
+    mean = not isinstance(loss, OnLogits) or is_mean(loss.objective, 1, setup.num_classes, setup.train["rounds"])
+    found = mean and not mixes_images(model)
+    refuse_parts(setup.train, found)
+    return found

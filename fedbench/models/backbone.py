@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from fedbench.errors import NotApplicable, UserError
 from fedbench.models.copying import copied
+from fedbench.models.draws import Draws
 from fedbench.models.layered import Layered, Tokenizer, cut, is_layered
 from fedbench.models.shape_cache import once, parameters_of
 from fedbench.types import Exit
@@ -132,7 +134,8 @@ class Blocks(Body):
 
     Adapters are put inside `blocks` (they become r_j) or elsewhere (they are shared); classifiers read the
     features after any number of layers through the frozen final norm. bases: the weights as they came, where something
-    is added to them, see `fedbench.models.lowrank`.
+    is added to them, see `fedbench.models.lowrank`. recomputes: who draws while layers are computed again in the
+    backward pass, see `recomputed`; None where their activations are kept.
     """
 
     def __init__(self, model: nn.Module, origin: str | None = None) -> None:
@@ -143,6 +146,7 @@ class Blocks(Body):
             )
         super().__init__(model, layers.num_features, origin)
         self.bases: dict[str, Tensor] = {}
+        self.recomputes: Sequence[Draws] | None = None
 
     @property
     def layers(self) -> Layered:
@@ -168,7 +172,9 @@ class Blocks(Body):
 
     def layer(self, j: int, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
         """(B, T, D) -> what layer j makes of them, (B, T, D)."""
-        return self.layers.run(j, tokens, mask)
+        if self.recomputes is None:
+            return self.layers.run(j, tokens, mask)
+        return recomputed(lambda x: self.layers.run(j, x, mask), tokens, self.recomputes)
 
     @torch.no_grad()
     def tokens(self, size: int) -> int:
@@ -233,6 +239,31 @@ class Blocks(Body):
         frozen = [(name, p) for name, p in self.model.named_parameters() if not p.requires_grad]
         outside = sum(p.nbytes for name, p in frozen if not name.startswith("blocks."))
         return outside + layers * sum(p.nbytes for name, p in frozen if name.startswith("blocks.0."))
+
+
+def recomputed(run: Callable[[Tensor], Tensor], x: Tensor, draws: Sequence[Draws] = ()) -> Tensor:
+    """run(x), of which the backward pass keeps x alone and computes the rest again, with the numbers that the first
+    time was given (activation checkpointing, Chen et al., 2016, arXiv 1604.06174). draws: of the clients whose rows
+    pass."""
+    if not torch.is_grad_enabled():
+        return run(x)
+    begun = [one.state() for one in draws]
+    passes = iter((False, True))
+
+    def again(x: Tensor) -> Tensor:
+        if not next(passes, True):
+            return run(x)
+        now = [one.state() for one in draws]
+        try:
+            for one, state in zip(draws, begun, strict=True):
+                one.resume(state)
+            return run(x)
+        finally:
+            for one, state in zip(draws, now, strict=True):
+                one.resume(state)
+
+    out: Tensor = checkpoint(again, x, use_reentrant=False, preserve_rng_state=False)
+    return out
 
 
 class Plain(Body):

@@ -94,10 +94,11 @@ def holding_of(plan: Plan, n: int) -> Holding:
 class Shape:
     """A model with its adapters and classifiers, which nobody changes any more: which parameters it has, of which
     shapes, and which of them are trained. Their values make no difference. It is looked at once for all prices, since
-    walking through hundreds of modules takes longer than adding up what is found there."""
+    walking through hundreds of modules takes longer than adding up what is found there. recomputes: whether layers are
+    computed again in the backward pass."""
 
-    def __init__(self, model: Blocks) -> None:
-        self.model = model
+    def __init__(self, model: Blocks, recomputes: bool = False) -> None:
+        self.model, self.recomputes = model, recomputes
         self.r = functools.cache(model.r)  # see `Blocks`
 
     def frozen_bytes(self, layers: int) -> int:
@@ -170,7 +171,7 @@ def pricing(
 ) -> Callable[..., ClientCost]:
     """price(holding, added=0): what a client pays that holds this, of whose frozen weights so many bytes are new; each
     measured once. Models that are shapes alone have a price together with those that are equal."""
-    shape = Shape(model)
+    shape = Shape(model, recomputes(train))
 
     def new() -> Callable[..., ClientCost]:
         def price(holding: Holding, added: int = 0) -> ClientCost:
@@ -193,11 +194,12 @@ def measure(
     travel: Travel = Travel(),
 ) -> ClientCost:
     """The cost of a client that holds this. model: its `Shape`, where more than one cost is asked for."""
-    shape = model if isinstance(model, Shape) else Shape(model)
+    shape = model if isinstance(model, Shape) else Shape(model, recomputes(train))
     flops, activations = _one_image(shape, holding, objective, image_size)
     frozen_bytes, sizes = shape.frozen_bytes(holding.depth), _sizes(shape, holding)
     travels = [s for s in sizes if not named_by(s.name, travel.unsent)]
     held, trained = sum(s.held for s in sizes), sum(s.trained for s in sizes)
+    at_once = images_at_once(train)
     copies = 1 + optimizer_states(train["optimizer"]) + regularizer_copies(train)  # and the tensor itself
     kinds = {"adapters": [s for s in travels if not s.reads], "classifiers": [s for s in travels if s.reads]}
     words = shape.frozen_bytes(0) if shape.model.reads_texts else 0  # of the whole vocabulary, before the first layer
@@ -214,10 +216,29 @@ def measure(
         flops_per_image=flops,
         bytes_down=sum(one.down for one in sent),
         bytes_up=sum(one.up for one in sent),
-        memory_bytes=frozen_bytes + held + copies * trained + train["batch_size"] * activations,
+        memory_bytes=frozen_bytes + held + copies * trained + at_once * activations,
         sent=tuple(one for one in sent if one.down or one.up),
-        workspace_bytes=train["batch_size"] * max(0, _passing(shape, holding, image_size) - activations),
+        workspace_bytes=at_once * max(0, _passing(shape, holding, image_size) - activations),
+        batch=at_once,
+        passes=((0, activations),),
     )
+
+
+def micro_batch_of(train: Mapping[str, Any]) -> int | None:
+    """How many images of a batch pass at once by the `train` section of a suite; None for all of them, also where that
+    is each device's to choose (`auto`)."""
+    given = train.get("micro_batch")
+    return given if isinstance(given, int) else None
+
+
+def images_at_once(train: Mapping[str, Any]) -> int:
+    """How many images pass at once."""
+    return min(train["batch_size"], micro_batch_of(train) or train["batch_size"])
+
+
+def recomputes(train: Mapping[str, Any]) -> bool:
+    """Whether the `train` section asks for activation checkpointing."""
+    return bool(train.get("checkpointing"))
 
 
 @dataclass(frozen=True)
@@ -274,9 +295,10 @@ def _one_image(shape: Shape, holding: Holding, objective: Objective, image_size:
     holding = _read_by_the_first(shape.model, holding)
     exits = holding.exits
     m, depths = len(exits), [exit.depth for exit in exits]
-    if not holding.even and depths == [holding.depth] and shape.equal_blocks:
+    if not holding.even and depths == [holding.depth] and shape.equal_blocks and not shape.recomputes:
         return _summed(shape, holding, objective, image_size)
-    few = depths[-1] == m or depths[0] < 1 or depths != sorted(set(depths))
+    fewest = m + shape.recomputes  # of recomputed layers the largest counts, which is not the first
+    few = depths[-1] <= fewest or depths[0] < 1 or depths != sorted(set(depths))
     if few or not holding.even or depths[-1] != holding.depth or not shape.equal_blocks:
         return _measured_once(shape, holding, objective, image_size)
     near, far = (
@@ -286,9 +308,9 @@ def _one_image(shape: Shape, holding: Holding, objective: Objective, image_size:
             objective,
             image_size,
         )
-        for more in (0, 1)
+        for more in (fewest - m, fewest - m + 1)
     )
-    left_out = depths[-1] - m
+    left_out = depths[-1] - fewest
     return near[0] + left_out * (far[0] - near[0]), near[1] + left_out * (far[1] - near[1])
 
 
@@ -355,16 +377,19 @@ def _passing(shape: Shape, holding: Holding, image_size: int) -> int:
 
 
 def _measured_once(shape: Shape, holding: Holding, objective: Objective, image_size: int) -> tuple[int, int]:
-    key, model = (holding, identity(objective), image_size, shape.dropouts), shape.model
-    return once(model.origin, shape.parameters, key, lambda: _measure(model, holding, objective, image_size))
+    again, model = shape.recomputes, shape.model
+    key = (holding, identity(objective), image_size, shape.dropouts, again)
+    return once(model.origin, shape.parameters, key, lambda: _measure(model, holding, objective, image_size, again))
 
 
-def _measure(model: Blocks, holding: Holding, objective: Objective, image_size: int) -> tuple[int, int]:
+def _measure(
+    model: Blocks, holding: Holding, objective: Objective, image_size: int, recomputes: bool = False
+) -> tuple[int, int]:
     def loss(twin: Blocks, x: Tensor, y: Tensor) -> Tensor:
         _cut(twin, holding)
         return objective(twin(x, range(holding.depth), holding.exits), y, 0)
 
-    return counted(model, loss, image_size, _unused(model, holding.depth))
+    return counted(model, loss, image_size, _unused(model, holding.depth), recomputes)
 
 
 def _unused(model: Blocks, depth: int) -> Iterable[nn.Module]:

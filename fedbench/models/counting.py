@@ -32,6 +32,7 @@ Found = TypeVar("Found")
 
 SMALL = 2_000_000  # parameters, up to which a model is counted on the CPU
 SIDE = 64  # pixels, of images that are counted there
+BATCH = 32  # images, of which there are enough for activations to outweigh the weights' own gradients
 
 
 class Elsewhere(Exception):
@@ -83,15 +84,20 @@ def _is_composed(func: Any) -> bool:
 
 
 def counted(
-    model: nn.Module, loss: Callable[..., Tensor], image_size: int, unused: Iterable[nn.Module] = ()
+    model: nn.Module,
+    loss: Callable[..., Tensor],
+    image_size: int,
+    unused: Iterable[nn.Module] = (),
+    recomputes: bool = False,
 ) -> tuple[int, int]:
     """FLOPs, and bytes of saved activations, of loss(model, x (1, 3, H, W), y (1,)) and its backward pass. unused:
-    parts of the model that the loss does not call."""
+    parts of the model that the loss does not call · recomputes: whether layers are computed again in the backward
+    pass."""
 
     def on(device: str) -> tuple[int, int]:
         twin = blank(model, unused, device, training=True)
         x, y = one_image(twin, image_size)
-        return count(twin, lambda: loss(twin, x, y).backward())
+        return count(twin, lambda: loss(twin, x, y).backward(), recomputes)
 
     return quickest(on, model, image_size, unused)
 
@@ -159,20 +165,71 @@ def one_image(model: nn.Module, image_size: int) -> tuple[Tensor, Tensor]:
     return x, torch.zeros(1, dtype=torch.long, device=x.device)
 
 
-def count(model: nn.Module, work: Callable[[], Any]) -> tuple[int, int]:
-    """FLOPs of work(), and the bytes that autograd saves in it, but for the model's weights."""
+def count(model: nn.Module, work: Callable[[], Any], recomputes: bool = False) -> tuple[int, int]:
+    """FLOPs of work(), and the bytes that autograd saves in it, but for the model's weights. recomputes: of layers the
+    inputs alone, and of one layer at a time what it holds while it is computed again, for one more forward pass."""
     weights = {p.untyped_storage()._cdata for p in model.parameters()}
-    saved: dict[int, int] = {}
+    saved: dict[int, tuple[int, int]] = {}  # bytes, and in which layer, by the address of the storage
+    inputs, forward = [Tensor()], [0]  # of layers in the order in which they are called; before them stands none
+    called: list[Callable[[Tensor], Tensor]] = [lambda tokens: tokens]
 
     def remember(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
         if storage._cdata not in weights:
-            saved[storage._cdata] = storage.nbytes()
+            saved.setdefault(storage._cdata, (storage.nbytes(), inside))
         return tensor
 
+    def layer(blocks: Blocks, j: int, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
+        nonlocal inside
+        inputs.append(tokens)
+        inside, before = len(inputs) - 1, counter.flops
+        called.append(functools.partial(type(blocks).layer, blocks, j, mask=mask))
+        out = called[-1](tokens)
+        forward.append(counter.flops - before)
+        inside = 0
+        return out
+
+    inside = 0
+    for part in model.modules() if recomputes else ():
+        if "recomputes" in vars(part):  # it is computed once, and what would be computed again is added
+            vars(part)["recomputes"] = None
+        if isinstance(part, Blocks):
+            vars(part)["layer"] = functools.partial(layer, part)
     with Counter() as counter, saved_tensors_hooks(remember, lambda tensor: tensor):
         work()
-    return counter.flops, sum(saved.values())
+    if not recomputes:
+        return counter.flops, sum(size for size, _ in saved.values())
+    storages = [tokens.untyped_storage() for tokens in inputs]
+    kept = {storage._cdata for storage in storages}
+    own = [(size, where) for at, (size, where) in saved.items() if at not in kept]
+    each = [sum(size for size, where in own if where == j) for j in range(len(inputs))]
+    again = [j for j in range(1, len(inputs)) if each[j]]
+    largest = max(range(len(inputs)), key=lambda j: each[j] if j else 0)
+    held = each[0] + sum(storages[j].nbytes() for j in again)
+    held += _there_and_back(called[largest], inputs[largest], weights) if again else 0
+    return counter.flops + sum(forward[j] for j in again), held
+
+
+def _there_and_back(layer: Callable[[Tensor], Tensor], tokens: Tensor, weights: set[int]) -> int:
+    """Bytes for each image that exist at once at most while a layer is computed and gone back through, without its
+    input. tokens: of one image · weights: addresses of what is not counted."""
+
+    def most(B: int) -> int:
+        x = tokens.new_zeros(B, *tokens.shape[1:]).requires_grad_(tokens.requires_grad)
+        alive, outside = _Alive(), weights | {x.untyped_storage()._cdata}
+
+        def remember(tensor: Tensor) -> Tensor:
+            alive.hold(tensor, outside)
+            return tensor
+
+        with alive, saved_tensors_hooks(remember, lambda tensor: tensor):
+            out = layer(x)
+            out.backward(torch.empty_like(out))
+        return alive.most
+
+    most(1)  # gradients of weights are kept from step to step
+    few, many = (most(B) for B in (BATCH, 2 * BATCH))
+    return (many - few) // BATCH
 
 
 def to_answer(
@@ -252,11 +309,12 @@ class _Alive(TorchDispatchMode):
         given = {one.untyped_storage()._cdata for one in tree_leaves((args, kwargs)) if isinstance(one, Tensor)}
         for one in tree_leaves(made):
             if isinstance(one, Tensor):
-                self._hold(one, given)
+                self.hold(one, given)
         self.most = max(self.most, self.now)
         return made
 
-    def _hold(self, one: Tensor, given: set[int]) -> None:
+    def hold(self, one: Tensor, given: set[int]) -> None:
+        """Count a tensor from now on, unless it is a view of what is given."""
         storage = one.untyped_storage()
         address, size = storage._cdata, storage.nbytes()
         if address in given and address not in self.holders:  # a view of a weight, or of the image

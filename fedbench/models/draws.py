@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,15 +23,45 @@ class Draws:
         self.before: list[int] = []  # how many each adapter asked for in the step before, and in this one
         self.asked: list[int] = []
         self.ahead: list[Tensor] = []  # drawn and not yet asked for, the next one last
+        self.part: tuple[int, int, int] | None = None  # the first image that passes, how many do, of how many
 
     def begin(self) -> None:
         """A step begins."""
-        self.before, self.asked = self.asked, []
+        self.before, self.asked, self.part = self.asked, [], None
         if self.generator.device.type != "cpu":  # a recorded step must not depend on what was left
             self.ahead = []
 
+    def parts(self, B: int, micro_batch: int | None) -> Iterator[slice]:
+        """The micro-batches of a step's batch of B images; each is given the numbers that it has in the whole batch."""
+        if micro_batch is None or micro_batch >= B:
+            yield slice(0, B)
+            return
+        begun = self.state()
+        for first in range(0, B, micro_batch):
+            self.resume(begun)
+            rows = slice(first, min(first + micro_batch, B))
+            self.part = (first, rows.stop - first, B)
+            yield rows
+
+    def state(self) -> tuple[Any, ...]:
+        """Where it stands within a step."""
+        return self.generator.get_state(), list(self.asked), list(self.ahead), self.part
+
+    def resume(self, state: tuple[Any, ...]) -> None:
+        """Go on from there."""
+        generator, asked, ahead, self.part = state
+        self.generator.set_state(generator)
+        self.asked, self.ahead = list(asked), list(ahead)
+
     def numbers(self, count: int) -> Tensor:
         """(count,) float32"""
+        if self.part is None:
+            return self._next(count)
+        first, rows, B = self.part
+        each = count // rows
+        return self._next(each * B)[first * each : first * each + count]
+
+    def _next(self, count: int) -> Tensor:
         if not self.ahead:
             self.ahead = self._drawn(count)
         self.asked.append(count)

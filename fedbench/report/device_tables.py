@@ -27,6 +27,7 @@ FORMATS = {
     "method": Format("method", part=""),
     "size": Format("size"),
     "memory_bytes": Format("memory", "bytes"),
+    "micro_batch": Format("micro-batch", "int"),
     "down_seconds": Format("down", "estimate"),
     "compute_seconds": Format("compute", "estimate"),
     "up_seconds": Format("up", "estimate"),
@@ -57,7 +58,9 @@ def listed(devices: Sequence[Device]) -> Frame:
     )
 
 
-def fitting(suite: str, scenarios: Mapping[Where, Found], missing: Sequence[str], images: int, ruled: str) -> Frame:
+def fitting(
+    suite: str, scenarios: Mapping[Where, Found], missing: Sequence[str], images: int, ruled: str, how: str
+) -> Frame:
     """Which size of each method fits each device.
 
     Args:
@@ -66,6 +69,7 @@ def fitting(suite: str, scenarios: Mapping[Where, Found], missing: Sequence[str]
         missing: notes on methods that have no size here.
         images: training images of a client.
         ruled: what sizes must fit into.
+        how: batch, precision and optimiser, a sentence.
     """
     rows, pages = [], []
     for where, found in scenarios.items():
@@ -83,12 +87,15 @@ def fitting(suite: str, scenarios: Mapping[Where, Found], missing: Sequence[str]
     else:
         pages = [page((suite, "", "", "", ""), title=suite, notes=list(missing))]
     trained = sorted({one.images for found in scenarios.values() for ones in found.values() for one in ones})
-    names = (*WHERE, "method", "methods", "device", "size", "capacity", "rank", "width", "least_memory", "memory_bytes")
+    names = (*WHERE, "method", "methods", "device", "size", "capacity", "rank", "width", "least_memory")
+    names = (*names, "memory_bytes", "micro_batch")
     legend = (
         []
         if not trained
         else [
             f"size: the largest that fits {ruled}; {NONE}: none does.",
+            how,
+            "micro-batch: how many images of a batch pass at once.",
             "Methods of equal sizes and costs share a table.",
             f"A round of a client of {images:,} training images, which trains on {span(trained)} in it: down + compute "
             "+ up, and where the server computes, its seconds for this client.",
@@ -117,7 +124,7 @@ def _equal(found: Found) -> list[tuple[list[str], Sequence[Outlook]]]:
     """Methods together that have the same sizes at the same cost on every device."""
     groups: dict[Any, tuple[list[str], Sequence[Outlook]]] = {}
     for label, rows in found.items():
-        key = tuple((one.label, one.ceiling, one.size, one.needed, one.seconds, one.least) for one in rows)
+        key = tuple((one.label, one.ceiling, one.size, one.needed, one.batch, one.seconds, one.least) for one in rows)
         groups.setdefault(key, ([], rows))[0].append(label)
     return list(groups.values())
 
@@ -129,6 +136,7 @@ def _records(where: Sequence[str], label: str, rows: Sequence[Outlook]) -> Itera
         found: dict[str, Any] = {**dict(zip(WHERE, where, strict=True)), "method": label, "device": one.device.name}
         found |= {"size": size and one.label, "capacity": size and size.capacity, "rank": size and size.rank}
         found |= {"width": size and size.width, "least_memory": one.least, "memory_bytes": one.needed}
+        found |= {"micro_batch": one.batch or None}
         found |= {"bytes_down": down, "bytes_up": up, "images": one.images}
         if took:
             found |= {"down_seconds": took.down, "compute_seconds": took.compute, "up_seconds": took.up}

@@ -19,7 +19,7 @@ from fedbench.errors import NotApplicable, UserError
 from fedbench.seeding import numpy_generator
 from fedbench.simulation.batches import Batch, Inputs
 from fedbench.simulation.faults import Faults
-from fedbench.types import GLOBAL, MIXED, Client, Clients, Cohort, Device, Scenario, Size
+from fedbench.types import GLOBAL, MIXED, Client, ClientCost, Clients, Cohort, Device, Scenario, Size
 from fedbench.words import counted
 
 # A suite's key, and what one value is called.
@@ -70,6 +70,11 @@ class Federation:
         devices, works = [self.devices[client] for client in some], [self.work(client) for client in some]
         found = Dealt.of(fitted(sizes, Fit.of(config, self.server) if config else None, devices, works))
         return Dealt(found.kinds, found.which[which])
+
+    def charged(self, client: int, cost: ClientCost) -> ClientCost:
+        """What a client is charged, which has a device of its own, in parts of a batch as they fit there."""
+        auto = self.devices is not None and self.train.get("micro_batch") == "auto"
+        return cost.within(self.devices[client].memory) if auto and self.devices else cost
 
     def work(self, client: int, steps: int | None = None) -> Work:
         """What a client does in so many steps of a round, or in one in which nothing goes wrong."""

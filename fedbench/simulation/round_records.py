@@ -69,7 +69,7 @@ class RoundRecords:
         trained, ranks = trained_layers(report.plan, up.r), report.plan.ranks
         for n, client in enumerate(cohort.ids):
             self._finite(t, report, n)
-            cost, done = report.cost[n], self._done(report, n)
+            cost, done = self.federation.charged(client, report.cost[n]), self._done(report, n)
             lines = _lines(report, n, done)
             personal_images = self._images_beside(client, int(up.steps[n]), cost)
             sent, refused = _sent(up, n), n in up.rejected

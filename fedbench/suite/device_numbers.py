@@ -44,7 +44,10 @@ class Known:
 
     def settings(self, node: Node) -> Node:
         """Settings with the numbers of the devices that they name, and with sizes left to the methods; settings without
-        devices say nothing of how they fit."""
+        devices say nothing of how they fit. Nothing is said of how a batch is computed where that is the usual way."""
+        return _usual_ways_unsaid(self._with_numbers(node))
+
+    def _with_numbers(self, node: Node) -> Node:
         given = node.get("devices")
         if given is None or given.value is None or not given.is_valid:
             if (wait := node.get("wait_for")) is not None and wait.value is not None:
@@ -78,6 +81,25 @@ class Known:
             hint = suggestion(name.value, self.numbers, "there are")
             self.problems.add(name.mark, f"no device is called {shown(name.value)}{hint}")
         return self.numbers.get(name.value)
+
+
+def _usual_ways_unsaid(node: Node) -> Node:
+    """Settings in which `train` says how many images pass at once where that may be fewer than a batch has, which
+    `auto` is where a device's memory must suffice, and that layers are computed again where they are."""
+    train, fit = node.get("train"), node.get("fit")
+    if train is None or not train.is_mapping:
+        return node
+    own, size = dict(train.value), train.get("batch_size")
+    limited = fit is not None and fit.is_mapping and fit.get("memory") is not None
+    micro_batch = own.get("micro_batch", Node.of("auto", train.mark) if limited else None)
+    own.pop("micro_batch", None)
+    if micro_batch is not None and micro_batch.value is not None and micro_batch.is_valid:
+        whole = not limited if micro_batch.value == "auto" else size is not None and micro_batch.value >= size.value
+        own |= {} if whole else {"micro_batch": micro_batch}
+    again = own.get("checkpointing")
+    if again is not None and again.value is False:
+        del own["checkpointing"]
+    return node.put(("train",), replace(train, value=own))
 
 
 def _named(given: Node) -> list[Node]:

@@ -122,6 +122,16 @@ class TrainKeys(TypedDict, total=False):
         ),
     ]
     batch_size: Count
+    micro_batch: Annotated[
+        Count | Literal["auto"] | None,
+        Field(
+            description="how many images of a batch pass at once, their gradients added up; auto, the default with "
+            "devices: as many as fit into a device's memory; null: all"
+        ),
+    ]
+    checkpointing: Annotated[
+        bool, Field(description="keep each layer's input alone, and compute the layer again in the backward pass")
+    ]
     optimizer: OptimizerKeys
     clip: Annotated[Positive | None, Field(description="largest norm of a client's gradient; null: no limit")]
     guard: Annotated[

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -80,6 +80,9 @@ class ClientCost:
             and at the same FLOPs per image.
         workspace_bytes: What is computed at once and not saved, where that is more: a batch that passes frozen layers,
             and features in transit with their gradients.
+        batch: How many images pass at once, for which memory and workspace are counted; 0 where that is not known.
+        passes: (bytes, bytes per image) that each kind of pass holds, of which the largest is part of `memory_bytes`;
+            none where a batch cannot be computed in parts.
     """
 
     flops_per_image: int
@@ -91,6 +94,25 @@ class ClientCost:
     flops_last: int = 0
     epochs_beside: int = 0
     workspace_bytes: int = 0
+    batch: int = 0
+    passes: tuple[tuple[int, int], ...] = ()
+
+    def at(self, micro_batch: int) -> ClientCost:
+        """Return the cost with at most so many images at once, where a batch can be computed in parts."""
+        if not self.passes or micro_batch >= self.batch:
+            return self
+        fewer, usual = (max(fixed + B * each for fixed, each in self.passes) for B in (micro_batch, self.batch))
+        return replace(
+            self,
+            memory_bytes=self.memory_bytes - usual + fewer,
+            workspace_bytes=self.workspace_bytes * micro_batch // self.batch,
+            batch=micro_batch,
+        )
+
+    def within(self, memory: int) -> ClientCost:
+        """Return the cost with as few equal micro-batches as fit into so many bytes; with one image each if none do."""
+        sizes = (-(-self.batch // parts) for parts in range(1, self.batch + 1))
+        return next((cost for B in sizes if (cost := self.at(B)).needed_bytes <= memory), self.at(1))
 
     @property
     def needed_bytes(self) -> int:

@@ -65,6 +65,8 @@ class Job:
         clip: The largest gradient norm of a client; None for no limit.
         objective: What a client minimises.
         pull: A term of the loss that is not part of the reported loss, or None.
+        micro_batch: How many images of a batch pass at once; None for all of them.
+        checkpointing: Whether each layer's activations are computed again in the backward pass rather than kept.
     """
 
     t: int
@@ -73,6 +75,8 @@ class Job:
     clip: float | None
     objective: Objective
     pull: Pull | None = None
+    micro_batch: int | None = None
+    checkpointing: bool = False
 
 
 @dataclass

@@ -184,7 +184,8 @@ def reefl(
         return at(model, state, range(model.num_layers), ())
 
     given = replace(setup, backbone=model, engine=engine)
-    made = layerwise(given, "prefix", counted, by_last, exits_of=exits_of, predict=predict, at=at)
+    how: dict[str, Any] = {"exits_of": exits_of, "predict": predict, "at": at}
+    made = layerwise(given, "prefix", counted, by_last, whole_batches=True, **how)  # the teacher is that of a batch
     return replace(made, alone=True)
 
 

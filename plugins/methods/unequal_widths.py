@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import cast
 
@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from fedbench import hookimpl
 from fedbench.families.aggregation import MEAN_BY_EXAMPLES
-from fedbench.families.wholemodel import ModelLoss, OnLogits, Tensors, Visit, fit, price_of, trainable
+from fedbench.families.wholemodel import Batch, ModelLoss, OnLogits, Tensors, Visit, fit, price_of, trainable
 from fedbench.families.width import (
     PLAIN_MEAN,
     RATES,
@@ -136,13 +136,17 @@ def fjord(
         return cast(Tensor, loss([whole], y, t)) + F.cross_entropy(drawn, whole.detach().softmax(1))
 
     def train(visit: Visit, part: NarrowModel, draws: Generator) -> float:
-        own = up_to(ps, part.rate)
+        own, drawn = up_to(ps, part.rate), [part.rate]
+
+        def batches() -> Iterator[Batch]:
+            for batch in visit.batches():  # which is given one p, also where it is computed in parts
+                drawn[0] = own[int(torch.randint(len(own), (), generator=draws))]
+                yield batch
 
         def loss_of(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor | float]:
-            p = own[int(torch.randint(len(own), (), generator=draws))]
-            return of_batch(visit.weights, part, p, x, y, visit.t), visit.pull()
+            return of_batch(visit.weights, part, drawn[0], x, y, visit.t), visit.pull()
 
-        return fit(setup, loss_of, [visit.weights.values()], visit.batches(), visit.steps)
+        return fit(setup, loss_of, [visit.weights.values()], batches(), visit.steps)
 
     return widthwise(setup, cuts, ps, train, price_of_draws(setup, cuts, ps, OnLogits(loss), distill), aggregator)
 
@@ -167,14 +171,19 @@ def price_of_draws(
     def price(part: NarrowModel) -> ClientCost:
         whole = price_of(setup, part.model, one_image)
         _, saved = measured(part.rate)
-        flops, memory = [], []
+        flops, passes = [], []
         for p in up_to(ps, part.rate):
             of_p, saved_of_p = measured(p)
             copied = 0 if p == part.rate else sum(w.nbytes for w in cuts.at(p).model.weights().values())
             flops.append(of_p + (whole.flops_per_image if distill else 0))
-            memory.append(copied + setup.train["batch_size"] * (saved_of_p - (0 if distill else saved)))
-        most = whole.memory_bytes + max(memory)
-        return replace(whole, flops_per_image=round(sum(flops) / len(flops)), memory_bytes=most)
+            passes.append((copied, saved_of_p + (saved if distill else 0)))
+        largest = max(fixed + whole.batch * each for fixed, each in passes)
+        return replace(
+            whole,
+            flops_per_image=round(sum(flops) / len(flops)),
+            memory_bytes=whole.memory_bytes - whole.batch * saved + largest,
+            passes=tuple(passes) if whole.passes else (),
+        )
 
     return price
 

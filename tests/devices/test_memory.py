@@ -10,11 +10,13 @@ from __future__ import annotations
 import copy
 import importlib
 from contextlib import nullcontext
+from functools import partial
 
 import pytest
 import torch
 from torch.nn import functional as F
 from torch.profiler import ProfilerActivity, profile
+from torch.utils.checkpoint import checkpoint
 
 from fedbench.families.regularizer import towards
 from fedbench.families.split import split_cost
@@ -23,6 +25,7 @@ from fedbench.families.wholemodel import copies
 from fedbench.families.width import Cuts
 from fedbench.models import cost
 from fedbench.models.adapter import seed_dropout
+from fedbench.models.backbone import Blocks
 from fedbench.models.counting import _is_held
 from fedbench.models.optimizer import make_optimizer
 from fedbench.runner.runner import load
@@ -89,14 +92,18 @@ def peak_of(step) -> int:
     return most
 
 
-def real(model):
-    """A copy with zeros on the CPU, its attention as explicit products."""
+def real(model, config):
+    """A copy with zeros on the CPU, its attention as explicit products, its layers by torch's own checkpoints where the
+    suite says so."""
     twin = copy.deepcopy(model).to_empty(device="cpu")
     for tensor in (*twin.parameters(), *twin.buffers()):
         torch.nn.init.zeros_(tensor)
     for module in twin.modules():
         if hasattr(module, "fused_attn"):
             module.fused_attn = False
+        if isinstance(module, Blocks) and config["train"].get("checkpointing"):
+            for block in module.blocks:
+                block.forward = partial(checkpoint, block.forward, use_reentrant=False)
     return twin
 
 
@@ -109,7 +116,8 @@ def needed(config, trained, loss, resident: int, keeps: bool = True) -> int:
 
     def step():
         optimizer.zero_grad(set_to_none=not keeps)
-        loss().backward()
+        for _ in range(2 if cost.micro_batch_of(config["train"]) else 1):
+            loss().backward()
         torch.nn.utils.clip_grad_norm_(trained, config["train"]["clip"])
         optimizer.step()
 
@@ -121,13 +129,13 @@ def needed(config, trained, loss, resident: int, keeps: bool = True) -> int:
 
 
 def images(config):
-    size, batch = config["data"]["image_size"], config["train"]["batch_size"]
+    size, batch = config["data"]["image_size"], cost.images_at_once(config["train"])
     return torch.zeros(batch, 3, size, size), torch.zeros(batch, dtype=torch.long)
 
 
 def layers(config, shape, holding, objective) -> int:
     """Of a client of a layerwise method."""
-    twin, (x, y) = real(shape.model), images(config)
+    twin, (x, y) = real(shape.model, config), images(config)
     cost._cut(twin, holding)
     held = sum(size.held for size in cost._sizes(shape, holding))
     classifiers = {exit.classifier for exit in holding.exits}
@@ -141,14 +149,14 @@ def whole(config, model, loss) -> int:
     """Of a client that trains all weights of its model; under FedProx it holds those it was sent besides."""
     if pull := (config["train"].get("regularizer") or {}).get("fedprox"):
         return pulled(config, model, loss, pull, copies=2)
-    twin, (x, y) = real(model), images(config)
+    twin, (x, y) = real(model, config), images(config)
     trained = list(twin.parameters())
     return needed(config, trained, lambda: loss(twin, x, y), sum(p.nbytes for p in trained))
 
 
 def pulled(config, model, loss, strength, copies) -> int:
     """Of a client whose weights are pulled towards others; copies: how many models it holds."""
-    v, (x, y) = real(model), images(config)
+    v, (x, y) = real(model, config), images(config)
     start, trained = {name: p.detach().clone() for name, p in v.weights().items()}, list(v.parameters())
     resident = copies * sum(p.nbytes for p in trained)
     # Autograd holds the term's gradients until the model's have come, and these become its gradients then.
@@ -157,7 +165,7 @@ def pulled(config, model, loss, strength, copies) -> int:
 
 def two_heads(config, model, loss) -> int:
     """Of Fed-RoD's client, whose own head is trained in the same step as the model."""
-    twin, (x, y) = real(model), images(config)
+    twin, (x, y) = real(model, config), images(config)
     weights = twin.weights()
     own = copies(fedrod.no_head(weights))
     trained = [*weights.values(), *own.values()]
@@ -171,7 +179,7 @@ def two_heads(config, model, loss) -> int:
 def two_turns(config, model, loss) -> int:
     """Of Fed-RoD's client whose head a network makes, which is trained in turns with the rest; gradients and the
     optimiser's state of both are there in either turn."""
-    twin, (x, y) = real(model), images(config)
+    twin, (x, y) = real(model, config), images(config)
     weights, a = twin.weights(), torch.zeros(10)
     H = [p for name, p in weights.items() if name.startswith((fedrod.HIDDEN, fedrod.MADE))]
     rest = [p for name, p in weights.items() if not name.startswith((fedrod.HIDDEN, fedrod.MADE))]
@@ -189,7 +197,7 @@ def two_turns(config, model, loss) -> int:
 
 def draws(config, cuts, ps, distill) -> int:
     """Of FjORD's client of full width in its largest step."""
-    model, (x, y) = real(cuts.model), images(config)
+    model, (x, y) = real(cuts.model, config), images(config)
     weights, cuts = model.weights(), Cuts(model)
     whole, trained = cuts.at(1.0), list(weights.values())
 
@@ -211,7 +219,7 @@ def draws(config, cuts, ps, distill) -> int:
 
 def ends(config, cut, loss) -> int:
     """Of a client that has a head and a tail, with the server's features and gradients as they come."""
-    model, (x, y) = real(cut.model), images(config)
+    model, (x, y) = real(cut.model, config), images(config)
     twin = Cut(model, 0, cut.first, cut.model.num_layers - cut.last)
     model.requires_grad_(False)
     trained = [*twin.w_H.values(), *twin.w_T.values()]

@@ -11,12 +11,10 @@ import torch
 from torch import Tensor
 
 from fedbench.families.split.cut import Cut
-from fedbench.models.counting import blank, count, most_alive, one_image, quickest
+from fedbench.models.counting import BATCH, blank, count, most_alive, one_image, quickest
 from fedbench.models.optimizer import optimizer_states
 from fedbench.models.shape_cache import identity, once, parameters_of
 from fedbench.types import ClientCost, Objective, Sent, ServerCost
-
-BATCH = 32  # images, of which there are enough for activations to outweigh the weights' own gradients
 
 
 @dataclass(frozen=True)
@@ -152,6 +150,7 @@ def of_client(
         memory_bytes=own * (2 + optimizer_states(train["optimizer"])) + batch * saved,
         sent=tuple(sent),
         workspace_bytes=max(0, fixed + batch * (per_image - saved)),
+        batch=batch,
         server=_server(E, full, batch, learns, losses, optimizer_states(server_optimizer) if server_optimizer else 0),
     )
 

@@ -18,6 +18,7 @@ from fedbench.families.width.narrow import Cuts, NarrowModel, offered, rate_of
 from fedbench.families.width.units import Rule
 from fedbench.method import Method, Ref, Setup, State
 from fedbench.models.backbone import HEAD
+from fedbench.models.cost import micro_batch_of
 from fedbench.seeding import generator as seeded
 from fedbench.types import ClientCost, Cohort, Report, Size, Uploads
 
@@ -61,6 +62,8 @@ def widthwise(
     made = Widthwise(
         setup, whole, cuts, tuple(rates), train, functools.cache(lambda g: price(cuts.at(g, 0))), own_classes
     )
+    if micro_batch_of(setup.train):
+        made.price(max(rates))  # which refuses what cannot be split
     return Method(
         whole.init,
         made.round,
