@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from functools import partial
 
 import pytest
@@ -15,7 +16,6 @@ from fedbench.engine import microbatching, sequential
 from fedbench.errors import NotApplicable
 from fedbench.families.batch_parts import is_mean, mixes_images
 from fedbench.families.layerwise import head_at_end
-from fedbench.models.backbone import Blocks
 from fedbench.models.draws import Draws
 from fedbench.testing.setups import setup_of, tiny_mixer, tiny_vit
 from fedbench.types import Job, Plan
@@ -58,18 +58,21 @@ def test_an_adapter_outside_the_layers_learns_the_same(registry):
     same(one, two)
 
 
-def test_no_pass_holds_more_than_a_micro_batch_and_nothing_is_kept_of_a_layer_but_its_input(registry, monkeypatch):
-    seen, kind = [], type(Blocks(tiny_vit()).layers)
-    run = kind.run
-    monkeypatch.setattr(kind, "run", lambda self, j, x, mask: seen.append(len(x)) or run(self, j, x, mask))
-    trained(registry, sequential.train, "fedra", **MICRO)
-    assert set(seen) == {3, 2, 1}
-    once = len(seen)
-    trained(registry, sequential.train, "fedra", **MICRO, **AGAIN)
-    assert len(seen) == 3 * once  # forward, and again in the backward pass
-    cohort, plan = ragged([1, 1], [1, 1], [4, 2]), Plan(torch.ones(2, 1, dtype=torch.bool), [head_at_end(1)] * 2)
+def test_no_pass_holds_more_than_a_micro_batch_and_layers_are_computed_again(registry, monkeypatch):
+    setup = setup_of(registry, tiny_vit(), [2], ADAPTERS["dropout"])
+    model, cohort, plan = setup.backbone, ragged([2], [2], [4, 2]), Plan(torch.ones(1, 4).bool(), [head_at_end(4)])
+    setup.adapter(model)
+    model.add_classifier("head", 3)
+    start = {"r": [{k: p.detach().clone() for k, p in model.r(j).items()} for j in range(4)]}
+    start["shared"] = {k: p.detach().clone() for k, p in model.shared().items()}
+    seen, run = [], type(model.layers).run
+    monkeypatch.setattr(type(model.layers), "run", lambda *of: seen.append(len(of[2])) or run(*of))
     job = Job(0, 0, SGD, None, cross_entropy, micro_batch=3)
-    assert microbatching.passes(Blocks(tiny_vit()), plan, cohort, job)[0] == [3 * 5, 2 * 5]  # 5 tokens an image
+    for again, passes in ((False, 4), (True, 8)):
+        seen.clear()
+        sequential.train(model, start, plan, cohort, dataclasses.replace(job, checkpointing=again))
+        assert seen == passes * [3] + passes * [1] + passes * [2]
+    assert microbatching.passes(model, plan, cohort, job)[0] == [3 * 5]  # 5 tokens an image
 
 
 def test_parts_draw_the_numbers_that_they_have_in_the_whole_batch():
