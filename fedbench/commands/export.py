@@ -7,13 +7,20 @@ from pathlib import Path
 import click
 from rich.text import Text
 
-from fedbench.commands.choices import PLUGINS
+from fedbench.commands.choices import PLUGINS, RESULTS
 from fedbench.commands.output import Screen
+from fedbench.errors import UserError
 from fedbench.registry.registry import Registry
+from fedbench.words import counted, suggestion
 
 
 @click.command()
-@click.argument("cell", type=click.Path())
+@click.argument("cell", type=click.Path(), metavar="CELL|SUITE")
+@click.argument("method", required=False)
+@click.option("--seed", type=int, metavar="N", help="Of METHOD; the first that has finished if it is not given.")
+@click.option("--scenario", metavar="NAME", help="Of METHOD, where it has finished several.")
+@click.option("--variant", metavar="NAME", help="Of METHOD, where it has finished several.")
+@RESULTS
 @click.option(
     "--format",
     "form",
@@ -24,22 +31,65 @@ from fedbench.registry.registry import Registry
 @click.option("--out", metavar="DIR", help="Where to; by default a folder here, named after cell and format.")
 @click.option("--force", is_flag=True, help="Replace an earlier export.")
 @PLUGINS
-def export(cell: str, form: str, out: str | None, force: bool, plugins: tuple) -> None:
-    """Write the model of CELL, the folder of a finished cell, for another library.
+def export(
+    cell: str,
+    method: str | None,
+    seed: int | None,
+    scenario: str | None,
+    variant: str | None,
+    results: str,
+    form: str,
+    out: str | None,
+    force: bool,
+    plugins: tuple,
+) -> None:
+    """Write the model of CELL, the folder of a finished cell, for another library; or that of a METHOD in the results
+    of SUITE.
 
     \b
-    fedbench export results/quickstart/skew-fedra-0-4534df823ed3 --format peft
-    fedbench export results/quickstart/skew-fedra-0-4534df823ed3 --format merged
+    fedbench export quickstart fedra --format peft
+    fedbench export extreme_hetero fedra --scenario all_6 --seed 0 --format peft
+    fedbench export results/quickstart/cells/4534df823ed3 --format loralib
 
     The cell's images are not needed. A cell that has no model yet (no `state.json`) gets one by `fedbench run --force`.
     """  # fmt: skip
 
+    if method is not None:
+        asked = {"seed": seed, "scenario": scenario, "variant": variant}
+        cell, name = _found(Path(cell) if Path(cell).is_dir() else Path(results) / cell, method, asked)
+    else:
+        name = Path(cell).resolve().name
     from fedbench.export import export as write
 
-    written = write(cell, form, out or f"{Path(cell).resolve().name}-{form}", Registry(plugins), force)
+    written = write(cell, form, out or f"{name}-{form}", Registry(plugins), force)
     console = Screen()
     for name, size in written.files.items():
         console.print(Text(f"{size:>12,} bytes  {written.folder / name}"), soft_wrap=True)
     if written.note:
         console.print(Text(written.note, style="yellow"), soft_wrap=True)
     console.print(Text(f"\nTo load it:\n\n{written.loading}"), soft_wrap=True)
+
+
+def _found(suite: Path, method: str, asked: dict[str, int | str | None]) -> tuple[str, str]:
+    """The folder of the one finished cell of a method that answers to what is asked, and a name for its export.
+
+    Raises UserError where there is none, or where there are several.
+    """
+    from fedbench.results import load
+
+    results = [result for result in load([suite]) if result.entry.candidate is None]
+    known = dict.fromkeys(result.entry.method for result in results)
+    if method not in known:
+        raise UserError(f"{suite}: no method is called {method!r}{suggestion(method, known, 'there are')}")
+    left = [result for result in results if result.entry.method == method and result.status == "finished"]
+    if not left:
+        raise UserError(f"{suite}: no cell of {method} has finished; `fedbench plan` says what is to run")
+    for key, value in asked.items():
+        there = sorted({getattr(result.entry, key) for result in left})
+        if value is None and key != "seed" and len(there) > 1:
+            raise UserError(f"{suite}: {method} has {counted(len(there), key)}; choose --{key}: {', '.join(there)}")
+        chosen = there[0] if value is None else value
+        if chosen not in there:
+            raise UserError(f"--{key} {value}: {method} has finished {', '.join(map(str, there))}")
+        left = [result for result in left if getattr(result.entry, key) == chosen]
+    return str(left[0].folder), f"{suite.name}-{method.replace('/', '-')}-{left[0].entry.seed}"
