@@ -12,7 +12,18 @@ from fedbench.engine import cohort, sequential
 from fedbench.models.backbone import HEAD, Blocks
 from fedbench.models.param_paths import by_layer, places
 from fedbench.seeding import global_generator
-from fedbench.testing.setups import CLASSES, TRAIN, cohort_of, expect, same, shaken, tiny_vit, twice, untouched
+from fedbench.testing.setups import (
+    CLASSES,
+    TRAIN,
+    cohort_of,
+    expect,
+    same,
+    shaken,
+    shapes_are_enough,
+    tiny_vit,
+    twice,
+    untouched,
+)
 from fedbench.types import Exit, Job, Plan, Uploads
 
 Attach = Callable[[Blocks], None]
@@ -158,15 +169,9 @@ def _check_engines(blocks: Blocks, start: dict[str, Tensor]) -> None:
 
 def _check_shapes_alone(attach: Attach) -> None:
     """What `fedbench plan` does to know prices."""
-    try:
-        with torch.device("meta"):
-            blocks = _adapted(tiny_vit(), attach, seed=1)
-            blocks(torch.empty(1, 3, 8, 8), range(blocks.num_layers), [Exit(blocks.num_layers, HEAD)])
-    except Exception as error:
-        raise AssertionError(
-            f"the adapter needs values where there are but shapes (device meta), as in plans: {type(error).__name__}: "
-            f"{error}"
-        ) from error
+    with shapes_are_enough("the adapter"), torch.device("meta"):
+        blocks = _adapted(tiny_vit(), attach, seed=1)
+        blocks(torch.empty(1, 3, 8, 8), range(blocks.num_layers), [Exit(blocks.num_layers, HEAD)])
 
 
 def _cross_entropy(exits: Any, y: Tensor, t: int) -> Tensor:

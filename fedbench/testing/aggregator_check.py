@@ -284,10 +284,8 @@ def _is_changed(part: str, step: Step) -> bool:
 
 def _stays(part: str, before: State, after: State) -> bool:
     """Whether a part is the same after the round, and all else is too that the work may have gone into."""
-    elsewhere = [
-        {key: value for key, value in state.items() if key not in (*OF_PART, *BOOKS)} for state in (before, after)
-    ]
-    return same(before[part], after[part]) and same(*elsewhere)
+    was, now = ({key: value for key, value in of.items() if key not in (*OF_PART, *BOOKS)} for of in (before, after))
+    return same(before[part], after[part]) and same(was, now)
 
 
 @dataclass(frozen=True)

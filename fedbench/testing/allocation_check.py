@@ -20,12 +20,6 @@ CAPACITIES = ([1], [6], [6, 3, 1], [2, 2, 2], [1, 1], [5, 4, 3, 2, 1, 6])
 Allocate = Callable[..., Any]
 
 
-class _Registered(functools.partial[Any]):
-    """An allocation with what it is registered with."""
-
-    exact: bool
-
-
 def check_allocation(
     allocate: Allocate,
     num_layers: int = 6,
@@ -55,10 +49,8 @@ def check_allocation(
 
 
 def _registered(allocate: Allocate, exact: bool | None) -> Allocate:
-    if exact is None:
-        return allocate
-    made = _Registered(allocate)
-    made.exact = exact
+    made = functools.partial(allocate)
+    vars(made).update({} if exact is None else {"exact": exact})
     return made
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,7 +18,7 @@ from fedbench.data.checked import (
     too_many,
 )
 from fedbench.models.backbone import Blocks, Plain, Source, body_of
-from fedbench.testing.setups import expect, same, shaken, untouched
+from fedbench.testing.setups import expect, refuse, same, shaken, untouched
 from fedbench.types import Dataset, Exit, Images, Splits, Texts
 
 Variants = Iterable[tuple[str, Callable[[], Any]]]
@@ -73,25 +72,33 @@ def _pooled(body: Blocks | Plain, x: Tensor) -> Tensor:
 
 def _check_weights(source: Source, weights: dict[str, Any], again: Callable[..., Source], variants: Variants) -> None:
     made, bare = again(), again(load=False)
-    for other, how in ((made, "again"), (bare, "with `load=False`")):
-        expect(
-            other.fingerprint == source.fingerprint,
-            f"made {how}, the fingerprint is {other.fingerprint!r}, and was {source.fingerprint!r}: it must be a "
-            "function of the options and the files, or no result would ever be found again",
-        )
+    _check_fingerprint(source, made)
+    _check_fingerprint(source, bare, "with `load=False`")
     expect(
         same(weights, dict(made.model.state_dict())),
         "made again with the same options, the weights are others: draw them from a seed (torch.manual_seed within "
         "torch.random.fork_rng)",
     )
-    for what, make in variants:
-        variant = make()
-        if variant is not None and variant.fingerprint == source.fingerprint:
-            expect(
-                same(weights, dict(variant.model.state_dict())),
-                f"the weights are others with {what}, and the fingerprint is {source.fingerprint!r} all the same: "
-                "whatever changes the weights must change it, or old results are taken for new ones",
-            )
+    for what, variant in _confused(source, variants):
+        expect(
+            same(weights, dict(variant.model.state_dict())),
+            f"the weights are others with {what}, and the fingerprint is {source.fingerprint!r} all the same: "
+            "whatever changes the weights must change it, or old results are taken for new ones",
+        )
+
+
+def _check_fingerprint(one: Source | Dataset, other: Source | Dataset, how: str = "again") -> None:
+    expect(
+        one.fingerprint == other.fingerprint,
+        f"made {how}, the fingerprint is {other.fingerprint!r}, and was {one.fingerprint!r}: it must be a function of "
+        "the options and the files, or no result would ever be found again",
+    )
+
+
+def _confused(one: Source | Dataset, variants: Variants) -> Iterator[tuple[str, Any]]:
+    """The variants of equal fingerprint, by what differs."""
+    made = ((what, make()) for what, make in variants)
+    return ((what, variant) for what, variant in made if variant and variant.fingerprint == one.fingerprint)
 
 
 def check_dataset(
@@ -124,52 +131,49 @@ def check_dataset(
         two, made = _loaded(dataset), again() if again else dataset
         three = _loaded(made) if again else two
     for split in ("train", "test"):
-        images: Images | Texts = getattr(one, split)
-        check_images(images, dataset, split)
-        if isinstance(images, Images):
-            H = images.x.shape[-1]
-            expect(
-                image_size in (None, H),
-                f"the images of {split} are {H} x {H}, and `image_size` {image_size} was asked for: scale them to "
-                "that, or take no `image_size` if there is but one size",
-            )
-        expect(_alike(images, getattr(two, split)), f"{split} is another one on the second load; {seeded}")
-        expect(
-            _alike(images, getattr(three, split)), f"{split} is another one when the data set is made again; {seeded}"
-        )
-        if dataset.outline:
-            _check_outline(getattr(dataset.outline(), split), images, split)
+        again_given = [(getattr(two, split), "on the second load"), (getattr(three, split), "when it is made again")]
+        _check_split(getattr(one, split), dataset, split, image_size)
+        for other, when in again_given:
+            expect(_alike(getattr(one, split), other), f"{split} is another one {when}; {seeded}")
     _check_learnable(one, dataset, official)
-    expect(
-        made.fingerprint == dataset.fingerprint,
-        f"made again, the fingerprint is {made.fingerprint!r}, and was {dataset.fingerprint!r}: it must be a function "
-        "of the options and the files, or no result would ever be found again",
-    )
-    for what, make in variants if len(one.train) <= MOST_IMAGES else ():
-        variant = make()
-        if variant is not None and variant.fingerprint == dataset.fingerprint:
-            other = variant.load()
-            expect(
-                _alike(one.train, other.train) and _alike(one.test, other.test),
-                f"the {'texts' if dataset.texts else 'images'} are others with {what}, and the fingerprint is "
-                f"{dataset.fingerprint!r} all the same: "
-                "whatever changes an image, a label or the split must change it, or old results are taken for new ones",
-            )
+    _check_fingerprint(dataset, made)
+    for what, variant in _confused(dataset, variants if len(one.train) <= MOST_IMAGES else ()):
+        other = variant.load()
+        expect(
+            _alike(one.train, other.train) and _alike(one.test, other.test),
+            f"the {'texts' if dataset.texts else 'images'} are others with {what}, and the fingerprint is "
+            f"{dataset.fingerprint!r} all the same: "
+            "whatever changes an image, a label or the split must change it, or old results are taken for new ones",
+        )
+
+
+def _check_split(given: Images | Texts, dataset: Dataset, split: str, image_size: int | None) -> None:
+    """Types, shapes and ranges of a split, its size in pixels, and its outline."""
+    refuse(fault_of_split(given, dataset, split))
+    lacking = set(range(len(dataset.domains))) - set(given.domain.tolist())
+    noun = "text" if dataset.texts else "image"
+    expect(not lacking, f"{split} has no {noun} of domain {lacking and dataset.domains[min(lacking)]!r}")
+    if isinstance(given, Images):
+        H = given.x.shape[-1]
+        expect(
+            image_size in (None, H),
+            f"the images of {split} are {H} x {H}, and `image_size` {image_size} was asked for: scale them to that, or "
+            "take no `image_size` if there is but one size",
+        )
+    if dataset.outline:
+        _check_outline(getattr(dataset.outline(), split), given, split)
 
 
 def _loaded(dataset: Dataset) -> Splits:
-    fault = fault_of_load(dataset.load)
-    expect(not fault, fault)
+    refuse(fault_of_load(dataset.load))
     splits = dataset.load()
-    fault = fault_of_splits(splits)
-    expect(not fault, fault)
+    refuse(fault_of_splits(splits))
     return splits
 
 
 def _check_learnable(splits: Splits, dataset: Dataset, official: bool) -> None:
     """Every class can be learnt, and test images tell whether it was."""
-    untrained = "" if official else told_untrained(splits.train, dataset)
-    expect(not untrained, untrained)
+    refuse("" if official else told_untrained(splits.train, dataset))
     count, n = repeated(splits), len(splits.test)
     expect(
         not too_many(count, n),
@@ -177,17 +181,8 @@ def _check_learnable(splits: Splits, dataset: Dataset, official: bool) -> None:
     )
 
 
-def check_images(images: Images | Texts, dataset: Dataset, split: str) -> None:
-    """Types, shapes and ranges of a split of images or texts."""
-    noun = "text" if dataset.texts else "image"
-    fault = fault_of_split(images, dataset, split)
-    expect(not fault, fault)
-    lacking = set(range(len(dataset.domains))) - set(images.domain.tolist())
-    expect(not lacking, f"{split} has no {noun} of domain {lacking and dataset.domains[min(lacking)]!r}")
-
-
 def _check_outline(outline: Images | Texts, images: Images | Texts, split: str) -> None:
-    fits = type(outline) is type(images) and _same_labels(outline, images)
+    fits = type(outline) is type(images) and same([outline.y, outline.domain], [images.y, images.domain])
     if fits and isinstance(outline, Images) and isinstance(images, Images):
         fits = (outline.x.shape, outline.x.dtype) == (images.x.shape, images.x.dtype)
     expect(
@@ -197,13 +192,5 @@ def _check_outline(outline: Images | Texts, images: Images | Texts, split: str) 
     )
 
 
-def _same_labels(one: Images | Texts, other: Images | Texts) -> bool:
-    return all(np.array_equal(getattr(one, part), getattr(other, part)) for part in ("y", "domain"))
-
-
 def _alike(one: Images | Texts, other: Images | Texts) -> bool:
-    if isinstance(one, Texts) or isinstance(other, Texts):
-        same_values = isinstance(one, Texts) and isinstance(other, Texts) and list(one.text) == list(other.text)
-    else:
-        same_values = np.array_equal(one.x, other.x)
-    return same_values and _same_labels(one, other)
+    return type(one) is type(other) and same(vars(one), vars(other))

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fedbench.data.checked import fault_of_clients, of_what
 from fedbench.simulation.failure_reason import fault_of_loss
-from fedbench.testing.setups import expect, same, twice
+from fedbench.testing.setups import expect, refuse, same, shapes_are_enough, twice
 from fedbench.types import MIXED, Client, Clients, Objective
 
 Partition = Callable[..., list[Client]]
@@ -43,8 +43,7 @@ def loss_of(objective: Objective, m: int, t: int) -> Tensor:
         leaf.requires_grad_()
     seeded = "an objective has no chance of its own"
     loss: Any = twice(lambda: objective(leaves, y, t), "the objective", [o.detach() for o in leaves], y, instead=seeded)
-    wrong = fault_of_loss(leaves, loss)
-    expect(not wrong, f"of {m} exits {wrong}")
+    refuse((wrong := fault_of_loss(leaves, loss)) and f"of {m} exits {wrong}")
     expect(bool(loss.isfinite()), f"the loss of {m} exits in round {t} is {loss}")
     loss.backward()
     lacking = [i for i, o in enumerate(leaves) if o.grad is None or not o.grad.any()]
@@ -61,13 +60,9 @@ def loss_of(objective: Objective, m: int, t: int) -> Tensor:
 def _check_shapes_alone(objective: Objective) -> None:
     """What `fedbench plan` does to know prices."""
     exits = [torch.empty(4, 3, device="meta", requires_grad=True) for _ in range(2)]
-    try:
+    how = ": no `.item()`, no `if` on a tensor, new tensors by `torch.zeros_like` and the like"
+    with shapes_are_enough("the objective", how):
         objective(exits, torch.empty(4, device="meta", dtype=torch.int64), 0).backward()
-    except Exception as error:
-        raise AssertionError(
-            "the objective needs values where there are but shapes (device meta), as in plans: no `.item()`, no `if` "
-            f"on a tensor, new tensors by `torch.zeros_like` and the like ({type(error).__name__}: {error})"
-        ) from error
 
 
 def check_partition(partition: Partition, again: Callable[[], Partition] | None = None) -> None:
@@ -94,8 +89,7 @@ def check_partition(partition: Partition, again: Callable[[], Partition] | None 
 
 def check_clients(clients: list[Client], y: np.ndarray, domain: np.ndarray) -> None:
     """Clients who share out the images with these labels (n,) and domains (n,)."""
-    fault = fault_of_clients(clients, len(y))
-    expect(not fault, fault)
+    refuse(fault_of_clients(clients, len(y)))
     for client in clients:
         expect(len(client) > 0, f"client {client.id} has no image")
     for client in clients:

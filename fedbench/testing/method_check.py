@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import count
+from itertools import count, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from fedbench.testing.setups import (
     close,
     cohort_of,
     expect,
+    refuse,
     same,
     setup_of,
     shaken,
@@ -95,23 +96,14 @@ def check_method(
     method = made()
     expect(isinstance(method, Method), f"make(setup) must return a fedbench.method.Method, not {type(method).__name__}")
     states, reports = _check_two_rounds(method, cohort)
-    start, _, state = states
-    last = reports[-1]
-    trains = bool(last.plan.trains.any()) or any(rows.is_floating_point() for _, rows in places(vars(last.uploads)))
     _check_resume(lambda: made(again() if again else make), states, cohort)
     if not method.alone:
         _check_other_engine(made(engine=together), states, cohort)
-    _check_empty_round(method, state, cohort().only([]))
-    for given in (start, state):
-        _check_round_without_return(method, given, cohort)
-    _check_lost_clients(method, state, cohort)
-    check_predictor(method, state)
+    _check_lost_clients(method, states, cohort)
+    check_predictor(method, states[-1])
     check_answers(made(again() if again else make), method, states)
-    _check_offered(method, trains)
-    check_sizes(method, state)
-    _check_prices(method, capacities, ranks, widths, trains)
-    for t, report in enumerate(reports):
-        check_costs(method, states[t], report, t)
+    _check_costs(method, states, reports, dict.fromkeys(zip_longest(capacities, ranks or (), widths or ())))
+    check_sizes(method, states[-1])
 
 
 def _check_two_rounds(
@@ -127,20 +119,19 @@ def _check_two_rounds(
     return (start, middle, state), (first, second)
 
 
-def _check_prices(
-    method: Method,
-    capacities: tuple[int, ...],
-    ranks: tuple[int, ...] | None,
-    widths: tuple[float, ...] | None,
-    trains: bool,
-) -> None:
-    """What clients of these sizes pay; trains: whether the method trains anything."""
-    nothing = [None] * len(capacities)
-    for capacity, rank, width in dict.fromkeys(zip(capacities, ranks or nothing, widths or nothing, strict=True)):
+def _check_costs(method: Method, states: Sequence[State], reports: Sequence[Report], clients: Iterable[Any]) -> None:
+    """What plans, reports and uploads say of costs agrees; clients: the (capacity, rank, width) that there are."""
+    last = reports[-1]
+    trains = bool(last.plan.trains.any()) or any(rows.is_floating_point() for _, rows in places(vars(last.uploads)))
+    _check_offered(method, trains)
+    for capacity, rank, width in clients:
         named = {"capacity": capacity, "rank": rank, "width": width}
         message = " and ".join(f"{name} {value}" for name, value in named.items() if value is not None)
         for t in range(2):
             _check_cost(method.price(capacity, t, rank, width), f"the cost of a client of {message}", trains)
+    for t, report in enumerate(reports):
+        check_paid(method, states[t], report, t)
+        check_planned(method, report, t)
 
 
 def _check_offered(method: Method, trains: bool) -> None:
@@ -214,8 +205,7 @@ def _check_round(method: Method, state: State, t: int, cohort: Callable[..., Coh
 
     def taken(of: Cohort) -> tuple[State, Report]:
         answer = method.round(state, t, of, generator(0, t))
-        wrong = fault_of_round(answer)
-        expect(not wrong, wrong)
+        refuse(fault_of_round(answer))
         check_state(answer[0], "round")
         return answer
 
@@ -244,26 +234,20 @@ def _check_round(method: Method, state: State, t: int, cohort: Callable[..., Coh
     return new, report
 
 
-def _check_empty_round(method: Method, state: State, nobody: Cohort) -> None:
-    after, report = method.round(state, 2, nobody, generator(0, 2))
+def _check_lost_clients(method: Method, states: Sequence[State], cohort: Callable[[], Cohort]) -> None:
+    """Where nobody takes part or returns, the state stays; where some are lost, it does not depend on their images.
+
+    Both cohorts of the latter have a plain function for `batches`, so that a method takes labels from it in both.
+    """
+    everybody, state = cohort(), states[-1]
+    after, report = method.round(state, 2, everybody.only([]), generator(0, 2))
     expect(same(after, state), "a round in which nobody takes part must leave the state as it is")
     expect(len(report.cost) == 0, "a round in which nobody takes part must cost nothing")
-
-
-def _check_round_without_return(method: Method, state: State, cohort: Callable[[], Cohort]) -> None:
-    everybody = cohort()
-    nobody = replace(everybody, arrives=torch.zeros_like(everybody.arrives))
-    after, _ = method.round(state, 2, nobody, generator(0, 2))
-    expect(same(after, state), "a round from which nobody returns (`cohort.arrives`) must leave the state as it is")
-
-
-def _check_lost_clients(method: Method, state: State, cohort: Callable[[], Cohort]) -> None:
-    """Whatever the images of the first and the last client are, the next state is the same where both are lost.
-
-    Both cohorts have a plain function for `batches`, so that a method takes labels from it in both.
-    """
-    everybody = cohort()
-    lost = {0, len(everybody) - 1}
+    for given in (states[0], state):
+        nobody = replace(cohort(), arrives=torch.zeros_like(everybody.arrives))
+        after, _ = method.round(given, 2, nobody, generator(0, 2))
+        expect(same(after, given), "a round from which nobody returns (`cohort.arrives`) must leave the state as it is")
+    everybody, lost = cohort(), {0, len(everybody) - 1}
     arrives = torch.tensor([n not in lost for n in range(len(everybody))])
     plain = replace(everybody, arrives=arrives, batches=lambda n: everybody.batches(n))
     other = replace(plain, batches=lambda n: _others(plain.batches(n)) if n in lost else plain.batches(n))
@@ -369,12 +353,6 @@ def _check_images_alone(
 def _asked(predict: Predict, x: Tensor) -> dict[str, Tensor]:
     given = predict(x)
     return dict(given) if isinstance(given, Mapping) else {"": given}
-
-
-def check_costs(method: Method, before: State, report: Report, t: int) -> None:
-    """What a plan says of round t, its report, and the uploads agree. before: the state before the round."""
-    check_paid(method, before, report, t)
-    check_planned(method, report, t)
 
 
 def check_paid(method: Method, before: State, report: Report, t: int) -> None:

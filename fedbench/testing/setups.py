@@ -195,8 +195,31 @@ def expect(holds: object, message: str) -> None:
         raise AssertionError(message)
 
 
-def same(one: Any, other: Any) -> bool:
-    """Whether two nests of dicts, lists, tensors and plain values are equal, bit for bit."""
+def refuse(fault: str) -> None:
+    """Raises AssertionError where there is a fault."""
+    expect(not fault, fault)
+
+
+@contextmanager
+def shapes_are_enough(what: str, how: str = "") -> Iterator[None]:
+    """Inside, shapes alone are computed, as by `fedbench plan`, which needs no values. Raises AssertionError."""
+    try:
+        yield
+    except Exception as error:
+        why = f"needs values where there are but shapes (device meta), as in plans{how}"
+        raise AssertionError(f"{what} {why} ({type(error).__name__}: {error})") from error
+
+
+def same(one: Any, other: Any, exactly: bool = True) -> bool:
+    """Whether two nests of dicts, lists, tensors and plain values are equal, bit for bit or up to the order of sums."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(same(value, other[key], exactly) for key, value in one.items())
+    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
+        return len(one) == len(other) and all(same(a, b, exactly) for a, b in zip(one, other, strict=True))
+    if not exactly and isinstance(one, Tensor) and isinstance(other, Tensor) and one.is_floating_point():
+        return one.shape == other.shape and torch.allclose(one, other, rtol=1e-5, atol=1e-8, equal_nan=True)
+    if not exactly and isinstance(one, float) and isinstance(other, float) and one == one and other == other:
+        return abs(one - other) <= 1e-5 * abs(one) + 1e-8 or one == other
     if isinstance(one, Tensor) or isinstance(other, Tensor):
         both = isinstance(one, Tensor) and isinstance(other, Tensor)
         return (
@@ -207,24 +230,12 @@ def same(one: Any, other: Any) -> bool:
         )
     if isinstance(one, np.ndarray) and isinstance(other, np.ndarray):
         return one.dtype == other.dtype and np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(same(value, other[key]) for key, value in one.items())
-    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
-        return len(one) == len(other) and all(same(a, b) for a, b in zip(one, other, strict=True))
     return type(one) is type(other) and (one == other or (one != one and other != other))
 
 
 def close(one: Any, other: Any) -> bool:
     """Whether two nests are equal up to the order of sums."""
-    if isinstance(one, Tensor) and isinstance(other, Tensor) and one.is_floating_point():
-        return one.shape == other.shape and torch.allclose(one, other, rtol=1e-5, atol=1e-8, equal_nan=True)
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(close(value, other[key]) for key, value in one.items())
-    if isinstance(one, list | tuple) and isinstance(other, list | tuple):
-        return len(one) == len(other) and all(close(a, b) for a, b in zip(one, other, strict=True))
-    if isinstance(one, float) and isinstance(other, float):
-        return one == other or abs(one - other) <= 1e-5 * abs(one) + 1e-8 or (one != one and other != other)
-    return same(one, other)
+    return same(one, other, exactly=False)
 
 
 def global_states() -> dict[str, Any]:
