@@ -153,7 +153,8 @@ class Registry:
     def _built_in(self, plugin: str) -> Mapping[str, Any]:
         """What a plugin of fedbench registers: as it is shipped; where its code was edited since, from the cache, or by
         importing it."""
-        if found := shipped(self.entry_points[plugin]):
+        point = self.entry_points.get(plugin)  # none of a tracker, which is given as a file
+        if point and (found := shipped(point)):
             return found
         if (found := self._kept_of(plugin)) is None:
             found = self.registrations_here(plugin)

@@ -12,7 +12,9 @@ import sys
 import time
 import urllib.request
 from contextlib import contextmanager, suppress
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from command import fedbench, run, write_suite
@@ -177,6 +179,54 @@ def test_mlflows_server_has_rows_parameters_and_the_report(tmp_path, monkeypatch
         (artefact,) = client.list_artifacts(runs["tiny"].info.run_id)
         page = Path(client.download_artifacts(runs["tiny"].info.run_id, artefact.path, str(tmp_path))).read_text()
         assert '<meta name="generator" content="fedbench">' in page and all(m["id"] in page for m in cells.values())
+
+
+class PretendedRun:
+    """A run of Weights & Biases that keeps what it is given."""
+
+    def __init__(self, **given):
+        self.given, self.logged, self.summary, self.code = given, [], {}, None
+
+    def log(self, numbers, step=None):
+        self.logged.append((step, numbers))
+
+    def finish(self, exit_code=0):
+        self.code = exit_code
+
+
+def test_wandb_has_a_run_for_each_cell_and_one_with_the_report(tmp_path, monkeypatch, capsys):
+    runs = []
+    pretended = SimpleNamespace(
+        Settings=dict,
+        Html=lambda page, inject: page,
+        init=lambda **given: runs.append(PretendedRun(**given)) or runs[-1],
+        __spec__=ModuleSpec("wandb", None),
+    )
+    monkeypatch.setitem(sys.modules, "wandb", pretended)
+    monkeypatch.delenv("WANDB_MODE", raising=False)
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+    with followed(tmp_path, "wandb") as folder:
+        cell, suite = runs
+    assert (cell.given["project"], cell.given["name"], cell.given["mode"]) == ("s", folder.name, "offline")
+    assert cell.given["dir"] == str(tmp_path / "r") and cell.given["resume"] == "allow"
+    assert cell.given["config"]["config.train.rounds"] == "12" and cell.given["id"] == cell.given["config"]["id"]
+    assert [(step, numbers["loss"]) for step, numbers in cell.logged] == [(1, 1.0), (2, 0.5)]
+    assert cell.logged[1][1]["accuracy"] == pytest.approx(0.6)
+    assert (cell.code, cell.summary, suite.code) == (0, {"status": "finished"}, 0)
+    assert '<meta name="generator" content="fedbench">' in suite.logged[0][1]["report"]
+    assert capsys.readouterr().err == ""
+
+
+def test_wandb_itself_writes_runs_that_can_be_sent_later(tmp_path, monkeypatch):
+    pytest.importorskip("wandb", reason="the extra wandb is not installed")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    environ = dict(os.environ)
+    try:
+        with followed(tmp_path, "wandb"):
+            assert len(list((tmp_path / "r/wandb").glob("offline-run-*/run-*.wandb"))) == 2
+    finally:
+        os.environ.clear()
+        os.environ.update(environ)  # wandb names its service there
 
 
 def test_a_run_says_the_same_with_a_tracker_and_with_one_that_fails(tmp_path):
