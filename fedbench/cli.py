@@ -36,6 +36,7 @@ COMMANDS = {
     "plugins": "List, show, check and begin what suites can name.",
     "data": "List, check and prepare data sets.",
     "devices": "Which devices there are, and which size of each method fits them.",
+    "choose": "Which method for which device: what fits, what it costs, how good it is.",
     "schema": "The JSON Schema of suites, for editors.",
     "doctor": "Check this machine: what would stop a run, and the fix.",
 }

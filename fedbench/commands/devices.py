@@ -37,7 +37,7 @@ methods: [{methods}]
 
 
 @click.command()
-@click.argument("suite", type=SuiteFile(), required=False)
+@click.argument("suite", type=SuiteFile(), required=False, metavar="[SUITE|DEVICE]")
 @cells
 @click.option("--backbone", metavar="NAME", help="All methods with this backbone, in place of a suite.")
 @click.option("--images", default=500, show_default=True, type=click.IntRange(1), help="Training images of a client.")
@@ -56,11 +56,12 @@ def devices(
     variants: tuple,
     **choices: Any,
 ) -> None:
-    """List the devices that come with fedbench; with SUITE or --backbone, the largest size of each method that each
-    device can train, and how long a round takes there. No data are needed, and nothing is trained.
+    """List the devices that come with fedbench, or show one; with SUITE or --backbone, the largest size of each method
+    that each device can train, and how long a round takes there. No data are needed, and nothing is trained.
 
     \b
     fedbench devices
+    fedbench devices phone_high
     fedbench devices --backbone vit_base_patch16_224 --method fedra --method flora
     fedbench devices suites/extreme_hetero.yaml --format markdown
 
@@ -72,6 +73,9 @@ def devices(
 
     if suite is None and backbone is None:
         put(listed(list(SHIPPED.values())), form)
+        return
+    if suite in SHIPPED and not Path(str(suite)).exists():
+        put(listed([SHIPPED[str(suite)]]), form)
         return
     if suite is not None and backbone is not None:
         raise UserError("devices: a suite or --backbone, not both")

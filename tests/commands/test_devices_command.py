@@ -27,6 +27,11 @@ def test_every_shipped_device_is_listed_with_its_source_in_80_columns(tmp_path):
     assert [row["name"] for row in rows] == list(SHIPPED) and all(row["source"] for row in rows)
 
 
+def test_one_device_is_shown_by_its_name(tmp_path):
+    (row,) = json.loads(fedbench("devices", "phone_high", "--format", "json", cwd=tmp_path).output)["rows"]
+    assert (row["name"], row["memory"]) == ("phone_high", SHIPPED["phone_high"].memory)
+
+
 def test_a_suite_is_shown_on_its_own_devices_and_otherwise_on_all(tmp_path):
     file = write_suite(tmp_path, "fedra, alllarge, inclusivefl", OWN)
     done = fedbench("devices", file, "--plugin", TINY, "--images", 8, "--format", "csv", cwd=tmp_path)
@@ -43,7 +48,10 @@ def test_a_suite_is_shown_on_its_own_devices_and_otherwise_on_all(tmp_path):
     assert {row["device"] for row in rows if row["scenario"] == "plain"} == set(SHIPPED)
     shown = fedbench("devices", file, "--plugin", TINY, "--scenario", "small", cwd=tmp_path, columns=80).output
     assert "\nfedra, inclusivefl · the smallest size needs" in shown and "\nalllarge · a ceiling" in shown
-    assert "fits the device's memory and rounds of 1 min 00 s" in " ".join(shown.split())
+    said = " ".join(shown.split())
+    assert "fits the device's memory and rounds of 1 min 00 s" in said
+    assert "Clients train on batches of 4 in as few micro-batches as fit, in fp32, by SGD with momentum" in said
+    assert int(small["fedra", "box"]["micro_batch"]) <= 4
 
 
 def test_bytes_are_those_of_a_round_and_its_seconds_whoever_computes_along(tmp_path):

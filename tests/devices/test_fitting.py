@@ -84,6 +84,33 @@ def test_work_on_a_model_of_its_own_and_the_server_take_time_too():
     assert layers(Fit(SERVER, "fp32", seconds=10.0), works, of=beside) == [1, 1, 1]
 
 
+def images(capacity: int, t: int) -> ClientCost:
+    """A layer keeps 10 bytes, and 20 of each of 8 images; 4 more of each are computed at once."""
+    memory = 10 * capacity + 8 * 20 * capacity
+    return replace(cost_of(capacity, t), memory_bytes=memory, workspace_bytes=32, batch=8, passes=((0, 20 * capacity),))
+
+
+def test_the_largest_size_takes_the_largest_micro_batch_that_fits():
+    whole, parts = (Fit(SERVER, "fp32", memory=True, micro_batches=auto) for auto in (False, True))
+    assert layers(whole, of=method(images)) == [1, 2, None]
+    assert layers(parts, of=method(images)) == [3, 3, 3]  # of one image each: 30 + 60 + 4
+    cost = images(3, 0)
+    assert [cost.at(B).needed_bytes for B in (8, 4, 1)] == [30 + 8 * 64, 30 + 4 * 64, 30 + 64]
+    on = [parts.on(cost, device) for device in THREE]
+    assert [one.batch for one in on] == [3, 4, 1]  # 250, 400 and 99 bytes; 8 images in 3, 2 and 8 parts
+    assert all(one.flops(8, 8) == cost.flops(8, 8) and one.exchange(8, 8) == cost.exchange(8, 8) for one in on)
+    none = cost.within(10)
+    assert none.batch == 1 and none.needed_bytes > 10
+
+
+def test_of_passes_of_several_kinds_the_largest_counts_and_what_cannot_be_split_stays_whole():
+    """A part that is copied holds more at first, and less for each image."""
+    cost = ClientCost(1, 1, 1, 100 + 8 * 10, batch=8, passes=((0, 10), (30, 5)))
+    assert [cost.at(B).memory_bytes for B in (8, 6, 4, 1)] == [180, 160, 150, 135]
+    stays = replace(cost, passes=())
+    assert stays.at(1) == stays.within(10) == stays
+
+
 numbers = st.floats(1, 1e3)
 devices = st.builds(Device, st.just("d"), st.integers(1, 1000), numbers, numbers, numbers, numbers)
 fits = st.builds(

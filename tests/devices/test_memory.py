@@ -272,6 +272,27 @@ def test_the_micro_vit_needs_what_is_charged(configs, registry, monkeypatch, met
     within_a_tenth(configs["micro", method], registry, monkeypatch)
 
 
+WAYS = {
+    "parts": {"micro_batch": 8},
+    "again": {"checkpointing": True},
+    "both": {"micro_batch": 8, "checkpointing": True},
+}
+
+
+@pytest.mark.parametrize(("method", "way"), [("fedra", "parts"), ("fedra", "again")])
+def test_parts_of_batches_and_layers_computed_again_need_what_is_charged(configs, registry, monkeypatch, method, way):
+    config = configs["micro", method]
+    within_a_tenth({**config, "train": {**config["train"], **WAYS[way]}}, registry, monkeypatch)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("method", ["fedra", "ffa_lora", "fedavg", "heterofl"])
+def test_methods_that_train_so_need_what_is_charged(configs, registry, monkeypatch, method, way):
+    config = configs["micro", method]
+    within_a_tenth({**config, "train": {**config["train"], **WAYS[way]}}, registry, monkeypatch)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("scenario", ["micro", "small"])
 @pytest.mark.parametrize("method", ["heterofl", "fedrolex", *METHODS, *OTHERS, *SEVERAL, *NEXT_TO_NOTHING])

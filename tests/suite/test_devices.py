@@ -37,6 +37,24 @@ def test_a_suite_has_devices_of_its_own_and_scales_all(suite_of):
     assert laptop["up"] == 2 * SHIPPED["laptop"].up
 
 
+def test_batches_are_computed_in_as_few_parts_as_fit_where_a_device_must_hold_them(suite_of):
+    """And nothing is said where they are computed as a whole, so that such cells are what they were."""
+
+    def micro_batch(scenario: str, *sets: str):
+        return one(suite_of, scenario, sets=sets)["train"].get("micro_batch")
+
+    assert micro_batch("devices: laptop") == micro_batch("devices: laptop, train: {micro_batch: auto}") == "auto"
+    assert micro_batch("devices: laptop", "train.micro_batch=4") == micro_batch("", "train.micro_batch=4") == 4
+    whole = [
+        one(suite_of, scenario)
+        for scenario in ("", "train: {micro_batch: auto}", "train: {micro_batch: 128}", "train: {checkpointing: false}")
+    ]
+    assert all(config == whole[0] and "micro_batch" not in config["train"] for config in whole)
+    for scenario in ("devices: laptop, fit: {seconds: 9}", "devices: laptop, train: {micro_batch: null}"):
+        assert micro_batch(scenario) is None
+    assert one(suite_of, "train: {checkpointing: true}")["train"]["checkpointing"] is True
+
+
 def test_jitter_is_part_of_what_a_cell_is_where_there_is_any(suite_of):
     plain = one(suite_of, "devices: laptop")
     assert one(suite_of, "devices: laptop, device_jitter: 0.3")["devices"] == {**plain["devices"], "jitter": 0.3}
