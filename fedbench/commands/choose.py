@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,6 +17,9 @@ from fedbench.registry.assets import Assets
 from fedbench.registry.registry import Registry
 from fedbench.simulation.cost_estimate import DEADLINE
 from fedbench.words import shown, suggestion
+
+if TYPE_CHECKING:
+    from fedbench.report.device_choice import Accuracies
 
 
 @click.command()
@@ -51,7 +54,8 @@ def choose(
 
     \b
     fedbench choose --backbone vit_base_patch16_224 --devices phone_high,phone_low
-    fedbench choose --backbone micro_vit --devices laptop,phone_high --accuracy results/devices --scenario memory
+    fedbench choose --backbone micro_vit --devices laptop,phone_high \\
+        --accuracy results/devices --scenario memory
 
     Exit code: 0, or 1 where a plugin fails, which a note names.
     """
@@ -60,7 +64,8 @@ def choose(
 
     there = named(given.split(","))
     registry = Registry(plugins, timeout=timeout)
-    scored, notes = {}, list[str]()
+    scored: Accuracies = {}
+    notes: list[str] = []
     if results is not None:
         found = examine([results]).read(("eval", "sizes"))
         scored = accuracies(found.results, scenario)

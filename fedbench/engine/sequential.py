@@ -113,9 +113,9 @@ def _tune(
             draws.begin()
             model.zero_grad()
             losses.append(0.0)
-            for rows in draws.parts(len(y), job.micro_batch):
-                own, is_last = y[rows], rows.stop == len(y)
-                loss = len(own) / len(y) * job.objective(model(x[rows], S_n, plan.exits[n]), own, job.t)
+            for part in draws.parts(len(y), job.micro_batch):
+                own, is_last = y[part], part.stop == len(y)
+                loss = len(own) / len(y) * job.objective(model(x[part], S_n, plan.exits[n]), own, job.t)
                 losses[-1] += loss.item()
                 if optimizer is not None:
                     (loss + pull() + tail() if is_last else loss).backward()

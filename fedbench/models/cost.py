@@ -233,7 +233,8 @@ def micro_batch_of(train: Mapping[str, Any]) -> int | None:
 
 def images_at_once(train: Mapping[str, Any]) -> int:
     """How many images pass at once."""
-    return min(train["batch_size"], micro_batch_of(train) or train["batch_size"])
+    batch: int = train["batch_size"]
+    return min(batch, micro_batch_of(train) or batch)
 
 
 def recomputes(train: Mapping[str, Any]) -> bool:

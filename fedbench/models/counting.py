@@ -172,6 +172,7 @@ def count(model: nn.Module, work: Callable[[], Any], recomputes: bool = False) -
     saved: dict[int, tuple[int, int]] = {}  # bytes, and in which layer, by the address of the storage
     inputs, forward = [Tensor()], [0]  # of layers in the order in which they are called; before them stands none
     called: list[Callable[[Tensor], Tensor]] = [lambda tokens: tokens]
+    inside = 0  # the number of the layer that is being called
 
     def remember(tensor: Tensor) -> Tensor:
         storage = tensor.untyped_storage()
@@ -189,7 +190,6 @@ def count(model: nn.Module, work: Callable[[], Any], recomputes: bool = False) -
         inside = 0
         return out
 
-    inside = 0
     for part in model.modules() if recomputes else ():
         if "recomputes" in vars(part):  # it is computed once, and what would be computed again is added
             vars(part)["recomputes"] = None

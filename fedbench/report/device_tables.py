@@ -87,8 +87,8 @@ def fitting(
     else:
         pages = [page((suite, "", "", "", ""), title=suite, notes=list(missing))]
     trained = sorted({one.images for found in scenarios.values() for ones in found.values() for one in ones})
-    names = (*WHERE, "method", "methods", "device", "size", "capacity", "rank", "width", "least_memory")
-    names = (*names, "memory_bytes", "micro_batch")
+    sizes = ("size", "capacity", "rank", "width", "least_memory", "memory_bytes", "micro_batch")
+    names = (*WHERE, "method", "methods", "device", *sizes)
     legend = (
         []
         if not trained

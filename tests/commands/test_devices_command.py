@@ -50,8 +50,8 @@ def test_a_suite_is_shown_on_its_own_devices_and_otherwise_on_all(tmp_path):
     assert "\nfedra, inclusivefl · the smallest size needs" in shown and "\nalllarge · a ceiling" in shown
     said = " ".join(shown.split())
     assert "fits the device's memory and rounds of 1 min 00 s" in said
-    assert "Clients train on batches of 4 in as few micro-batches as fit, in fp32, by SGD with momentum" in said
-    assert int(small["fedra", "box"]["micro_batch"]) <= 4
+    assert "Clients train on batches of 2 in as few micro-batches as fit, in fp32, by SGD." in said
+    assert int(small["fedra", "box"]["micro_batch"]) <= 2
 
 
 def test_bytes_are_those_of_a_round_and_its_seconds_whoever_computes_along(tmp_path):
