@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from command import TINY, fedbench, write_suite
 from factories import eval_rows, write_cell
+from PIL import Image
 
 from fedbench.disk import as_written
 
@@ -31,6 +32,12 @@ def spelt(tmp_path, monkeypatch):
     """spelt(how): the results of one cell in that spelling."""
     monkeypatch.setenv("HOME", str(tmp_path))
     write_cell(tmp_path / NAME / "s", "fedra", evaluation=eval_rows({1: {"a": 0.5}, 2: {"a": 0.6}}))
+    write_suite(tmp_path / NAME, "allsmall")
+    shutil.copy(TINY, tmp_path / NAME / "mine.py")
+    for i, place in enumerate(("one/a", "one/b", "two/a", "two/b")):
+        (tmp_path / NAME / "tree" / place).mkdir(parents=True)
+        for k in range(2):
+            Image.new("RGB", (8, 8), (80 * k, 40 * i, 0)).save(tmp_path / NAME / "tree" / place / f"{k}.png")
     os.symlink(tmp_path / NAME, tmp_path / "link")
     return lambda how: SPELLINGS[how].format(name=NAME, cwd=tmp_path)
 
@@ -47,6 +54,11 @@ def test_a_path_means_one_folder_however_it_is_spelt(tmp_path, spelt, how):
         ("plot", "curves", given, f"--out={path}/curves.svg"): "curves.svg",
         ("merge", given, f"--into={path}/merged"): "merged/s/index.json",
         ("pack", given): "s/index.json",
+        ("plan", f"{given}/tiny.yaml", f"--plugin={path}/mine.py"): "",
+        ("data", "check", "image_folder", f"--root={path}/tree"): "",
+        ("suites", "copy", "quickstart", f"{given}/copied.yaml"): "copied.yaml",
+        ("init", f"{given}/study"): "study/suite.yaml",
+        ("plugins", "new", "mine", "--kind", "metric", f"--into={path}/package"): "package/pyproject.toml",
     }
     for words, made in ways.items():
         done = fedbench(*words, cwd=tmp_path)

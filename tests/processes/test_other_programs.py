@@ -55,6 +55,29 @@ def test_a_suite_runs_in_the_forked_daemonic_workers_of_a_pool(tmp_path):
         assert (tmp_path / place / "tiny" / "index.json").is_file()
 
 
+SERVICE = """
+import signal, sys, threading
+import fedbench
+
+def once():
+    found = fedbench.run("tiny.yaml", plugins=[sys.argv[1]], results="r", jobs=1, device="cpu")
+    open("answer", "w").write(found.leaderboard()["method"][0])
+
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+thread = threading.Thread(target=once)
+thread.start()
+thread.join()
+"""
+
+
+def test_a_suite_runs_in_a_thread_of_a_service_that_ignores_its_children_and_has_no_streams(tmp_path):
+    write_suite(tmp_path, "allsmall")
+    (tmp_path / "service.py").write_text(SERVICE)
+    words = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", sys.executable, "service.py", str(TINY)]
+    done = subprocess.run(words, cwd=tmp_path, env=environment(), timeout=300)
+    assert done.returncode == 0 and (tmp_path / "answer").read_text() == "allsmall"
+
+
 def test_in_a_process_that_was_forked_with_a_server_at_work():
     fork_server.start_server()
     parents = fork_server.server_pid()
