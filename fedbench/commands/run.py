@@ -16,13 +16,16 @@ import click
 
 from fedbench.commands.choices import DEVICE, JOBS, RESULTS, SUITE, Amount, Bytes, Shard, cells, workers
 from fedbench.errors import Interrupted, UserError
-from fedbench.words import meant
+from fedbench.words import meant, roughly
 
 if TYPE_CHECKING:
     from fedbench.registry.registry import Registry
+    from fedbench.runner.cells import Cell
     from fedbench.runner.progress import Listen, RunSummary
 
 TRACKERS = "fedbench.trackers"  # a group of entry points
+# With one of these a shipped suite is another than the reference results are of.
+CHANGING = ("sets", "scenarios", "methods", "seeds", "variants", "add", "profile", "data", "shard", "plugins")
 
 
 @click.command()
@@ -100,7 +103,7 @@ def run(
 
             def observe(name: str, cells: list, missing: list) -> Listen:
                 spinner.stop()
-                return watch(name, cells, missing)
+                return watch(name, cells, missing, "" if quiet else _takes(suite, name, cells, missing, given))
 
             given: dict[str, Any] = {"sets": sets, "plugins": plugins, "jobs": workers(jobs), **choices}
             outcome = runner.run(suite, observe=observe, preparing=spinner.tell, **given)
@@ -111,6 +114,24 @@ def run(
     if as_json:
         click.echo(json.dumps(_summary(outcome), indent=1))
     sys.exit(_end(outcome, Registry(plugins), quiet))
+
+
+def _takes(suite: str, name: str, cells: list[Cell], missing: list[Cell], given: dict[str, Any]) -> str:
+    """`, about 3.2 min`, by past cells; of a shipped suite as it is, by the reference results; "" where neither is."""
+    from fedbench.runner.cells import Options
+    from fedbench.runner.progress import expected_seconds
+    from fedbench.suite.shipped import listed
+
+    if given["executor"] != "local":  # other machines
+        return ""
+    options = Options(results=given["results"], device=given["device"], jobs=given["jobs"])
+    if seconds := expected_seconds(Path(given["results"]) / name, missing, options):
+        return f", about {roughly(seconds)} by earlier cells"
+    changed = any(given[key] for key in CHANGING) or options.on_gpu or suite not in listed()
+    facts = {} if changed else listed()[suite]
+    if facts.get("seconds") and len(missing) == len(cells) == facts["cells"]:
+        return f", about {roughly(facts['seconds'])} on two cores of the machine of the reference results"
+    return ""
 
 
 def _tell_how_to_resume(force: bool, results: str) -> None:

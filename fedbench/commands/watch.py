@@ -73,7 +73,8 @@ class Watch:
         self.done = 0
         self.stopping = False
 
-    def __call__(self, suite: str, cells: list[Cell], missing: list[Cell]) -> Listen:
+    def __call__(self, suite: str, cells: list[Cell], missing: list[Cell], takes: str = "") -> Listen:
+        """takes: about how long, where that is known."""
         self.cells = {cell.id: cell for cell in missing}
         self.total, self.done = len(missing), 0
         kept = len(cells) - len(missing)
@@ -81,7 +82,7 @@ class Watch:
         if self.quiet:
             return self.event
         same = f" under {names} names" if names > len(cells) else ""
-        heading = f": {counted(len(cells), 'cell')}{same}, {kept} already done, {self.total} to run"
+        heading = f": {counted(len(cells), 'cell')}{same}, {kept} already done, {self.total} to run{takes}"
         self.console.print(Text.assemble((suite, "bold"), heading), soft_wrap=True)
         if self.console.is_terminal and missing:
             self.bars = Bars(self.console, sum(cell.rounds for cell in missing))
