@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shlex
 from collections import Counter
 from collections.abc import Mapping
@@ -15,8 +14,8 @@ from typing import Any
 import click
 
 from fedbench.errors import UserError
-from fedbench.scaffold import SCHEMA, filled, knowing, put, shipped_schema
-from fedbench.words import counted, on_a_line, shortened
+from fedbench.scaffold import filled, kinds, put, shipped_schema, study, suite_name, with_schema
+from fedbench.words import counted, on_a_line, shortened, suggestion
 
 IMAGES = {".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".tif", ".tiff"}
 TABLES = {".csv", ".tsv", ".parquet", ".json", ".jsonl", ".txt"}
@@ -29,16 +28,21 @@ FOR_DIRICHLET = 25  # images for each client from which on classes are dealt une
 
 @click.command()
 @click.argument("folder", type=click.Path(), required=False)
+@click.option("--kind", default="allocation", metavar="KIND", help="What your idea is: allocation, method, metric, ...")
 @click.option("--images", metavar="DIR", type=click.Path(), help="Write a suite on your images, one folder a class.")
 @click.option("--clients", metavar="N", type=click.IntRange(min=1), help="How many clients they are dealt to.")
-def init(folder: str | None, images: str | None, clients: int | None) -> None:
-    """Write FOLDER with a suite, an allocation of your own in one file, and a README of five lines: a study that runs
-    as it is, in about a minute. With --images write a suite on your images instead, FOLDER being DIR_study if it is
-    not given. Nothing is overwritten.
+def init(folder: str | None, kind: str, images: str | None, clients: int | None) -> None:
+    """Write FOLDER with a suite, an allocation or another KIND of component of your own in one file, and a README of
+    five lines: a study that runs as it is, in about a minute. With --images write a suite on your images instead,
+    FOLDER being DIR_study if it is not given. Nothing is overwritten.
 
     \b
     fedbench init my_study
     cd my_study && fedbench run suite.yaml --plugin my_allocation.py
+
+    \b
+    fedbench init my_study --kind method
+    fedbench run quickstart --plugin my_study/my_method.py --add my_method
 
     \b
     fedbench init --images pictures --clients 6
@@ -49,22 +53,22 @@ def init(folder: str | None, images: str | None, clients: int | None) -> None:
         return
     if folder is None or clients is not None:
         raise UserError("--clients is for --images DIR" if folder else "name the folder to write, or --images DIR")
-    study = _name_of(folder)
-    made = filled("study", {"STUDY": study})
-    put({**made, Path(SCHEMA): knowing("allocation", "my_allocation")}, Path(folder))
+    if kind not in kinds():
+        raise UserError(f"--kind: there is no {kind!r}{suggestion(kind, kinds(), 'kinds are')}")
+    put(study(kind, _name_of(folder)), Path(folder))
+    run = kinds()[kind].run.replace("NAME", f"my_{kind}")
     click.echo(
-        f"{folder} has a suite, an allocation and a README. Next:\n"
+        f"{folder} has a suite, my_{kind}.py and a README. Next:\n"
         f"  cd {shlex.quote(folder)}\n"
-        "  fedbench plugins check my_allocation.py\n"
-        "  fedbench run suite.yaml --plugin my_allocation.py"
+        f"  fedbench plugins check my_{kind}.py\n"
+        f"  {run} --plugin my_{kind}.py"
     )
 
 
 def _name_of(folder: str) -> str:
-    study = re.sub(r"[^A-Za-z0-9_.-]+", "_", Path(os.path.abspath(folder)).name).strip("_.-")
-    if not study:
+    if not (name := suite_name(folder)):
         raise UserError(f"{folder}: a study is called after its folder, and this has no letter that a suite can have")
-    return study
+    return name
 
 
 def _on_images(images: Path, folder: str | None, clients: int | None) -> None:
@@ -91,7 +95,7 @@ def _on_images(images: Path, folder: str | None, clients: int | None) -> None:
         "DATA": json.dumps(data, ensure_ascii=False),
         "LAYERS": json.dumps(dealt.capacities),
     }
-    put({**filled("images", words), Path(SCHEMA): shipped_schema().read_bytes()}, home)
+    put(with_schema(filled("images", words), shipped_schema().read_bytes()), home)
     click.echo(f"{images} has {tree.about}.")
     for line in (*tree.left_out, dealt.about, f"capacities, in layers of micro_vit's 12: {dealt.capacities}"):
         click.echo(f"  {line}")

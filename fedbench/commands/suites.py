@@ -12,7 +12,7 @@ from rich.text import Text
 
 from fedbench.commands.output import Screen
 from fedbench.registry.registry import Registry
-from fedbench.scaffold import copied, put
+from fedbench.scaffold import copied, put, suite_name
 from fedbench.suite.shipped import listed, named, names
 from fedbench.words import roughly
 
@@ -82,8 +82,9 @@ def show(name: str) -> None:
 @NAME
 @click.argument("file", required=False, type=click.Path())
 def copy(name: str, file: str | None) -> None:
-    """Copy the suite NAME to FILE (by default its own name, here), to begin one of your own from. A file with
-    a paper's numbers that the suite reads is copied next to FILE. Nothing is overwritten.
+    """Copy the suite NAME to FILE (by default its own name, here), to begin one of your own from. It is called after
+    FILE, and so is the folder of its results. A file with a paper's numbers that the suite reads is copied next to
+    FILE. Nothing is overwritten.
 
     \b
     fedbench suites copy quickstart
@@ -91,8 +92,8 @@ def copy(name: str, file: str | None) -> None:
     """
 
     source = named(name)
-    target = Path(file or source.name)
+    target, name = Path(file or source.name), suite_name(Path(file).stem) if file else ""
     if target.is_dir():
-        target /= source.name
-    put(copied(source, target))
+        target, name = target / source.name, ""
+    put(copied(source, target, name))
     click.echo(f"{target}: run it with `{shlex.join(['fedbench', 'run', str(target)])}`")

@@ -1,14 +1,16 @@
 """Files to begin from: templates, copies of shipped suites, and the JSON Schema by which editors know suites.
 
-The schema lies next to the suites, so that the line that names it is the same for everybody who has the folder. The one
-that ships knows what comes with fedbench; `fedbench schema --install` writes one that knows what is installed.
+What is written names a schema in the cache folder. The one that ships knows what comes with fedbench, next to the
+shipped suites; `fedbench schema --install` writes one that knows what is installed next to suites of a folder.
 """
 
 from __future__ import annotations
 
 import functools
+import hashlib
 import json
 import keyword
+import os
 import re
 import shlex
 import tomllib
@@ -19,7 +21,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from fedbench.disk import write_atomically
+from fedbench.disk import OTHER_CACHE, cache_dir, write_atomically
 from fedbench.errors import UserError
 from fedbench.words import on_a_line
 
@@ -43,11 +45,10 @@ def filled(kind: str, words: Mapping[str, str]) -> dict[Path, bytes]:
 
 def put(made: Mapping[Path, bytes], folder: Path = Path()) -> None:
     """Write files that are not there yet, all or none. Raises UserError, before anything is written, where one of them
-    is; or where one cannot be written. A schema that is there stays as it is: it serves all suites of a folder."""
-    there = {place for place in made if (folder / place).exists()}
-    if taken := [str(folder / place) for place in made if place in there and place.name != SCHEMA]:
+    is; or where one cannot be written."""
+    if taken := [str(folder / place) for place in made if (folder / place).exists()]:
         raise UserError(f"{', '.join(taken)}: already there; nothing was written. Choose another place, or move it.")
-    missing = {folder / place: content for place, content in made.items() if place not in there}
+    missing = {folder / place: content for place, content in made.items()}
     new_folders = {above for file in missing for above in file.parents if not above.exists()}
     try:
         for file, content in missing.items():
@@ -67,9 +68,19 @@ def _with(words: Mapping[str, str], text: str) -> str:
     return text
 
 
-def copied(source: Path, target: Path) -> dict[Path, bytes]:
-    """A shipped suite as the file `target`, with the files that it reads, the schema for editors and a
-    paper's numbers: files and their content."""
+def suite_name(path: str | Path) -> str:
+    """What a suite is called after a file or a folder; "" where its name has no letter that a suite can have."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "_", Path(os.path.abspath(path)).name).strip("_.-")
+
+
+def renamed(text: str, name: str) -> str:
+    """A suite's text with another name, its own where that is empty."""
+    return re.sub(r"^suite:.*$", f"suite: {name}", text, count=1, flags=re.MULTILINE) if name else text
+
+
+def copied(source: Path, target: Path, name: str = "") -> dict[Path, bytes]:
+    """A shipped suite as the file `target`, under a name of its own if one is given, with a paper's numbers that it
+    reads: files and their content."""
     from fedbench.suite.node import Problems
     from fedbench.suite.yaml import read
 
@@ -77,12 +88,30 @@ def copied(source: Path, target: Path) -> dict[Path, bytes]:
     first, _, rest = text.partition("\n")
     if first.startswith("# fedbench run "):
         text = f"# {on_a_line(shlex.join(['fedbench', 'run', str(target)]))}\n{rest}"
-    made = {target.with_name(SCHEMA): shipped_schema().read_bytes()}
+    made = {}
     if numbers := read(source, Problems()).get("expected", "file"):
         other = source.parent / numbers.value
         text = text.replace(f"file: {numbers.value}", f"file: {other.name}", 1)
         made[target.with_name(other.name)] = other.read_bytes()
-    return {target: with_schema_line(text).encode(), **made}
+    address = address_of(shipped_schema().read_bytes())
+    return {target: with_schema_line(renamed(text, name), address).encode(), **made}
+
+
+def address_of(schema: bytes) -> str:
+    """Where editors find a schema: a file in the cache folder, which is written if it is not there."""
+    file = cache_dir() / "schema" / f"{hashlib.sha256(schema).hexdigest()[:16]}.json"
+    if not file.exists():
+        write_atomically(file, schema, OTHER_CACHE)
+    return file.as_uri()
+
+
+def with_schema(made: Mapping[Path, bytes], schema: bytes) -> dict[Path, bytes]:
+    """Files to be written, in which suites name that schema."""
+    address = address_of(schema)
+    return {
+        place: with_schema_line(content.decode(), address).encode() if place.suffix == ".yaml" else content
+        for place, content in made.items()
+    }
 
 
 def shipped_schema() -> Path:
@@ -114,10 +143,10 @@ def has_line(text: str) -> bool:
     return _THERE.search(text) is not None
 
 
-def with_schema_line(text: str) -> str:
-    """A suite's text with the line that names the schema next to it: in place of another, else behind the comment that
-    says how it is run, else on top."""
-    line = f"{LINE}{SCHEMA}"
+def with_schema_line(text: str, address: str = SCHEMA) -> str:
+    """A suite's text with the line that names a schema, by default the one next to it: in place of another, else behind
+    the comment that says how it is run, else on top."""
+    line = f"{LINE}{address}"
     if has_line(text):
         return _THERE.sub(lambda _: line, text, count=1)
     head = _HEAD.match(text)[0]  # type: ignore[index]  # it matches nothing, too
@@ -148,14 +177,32 @@ def kinds() -> Mapping[str, Begun]:
 LIKE = re.compile(r"[a-z][a-z0-9_]*")
 
 
+def study(kind: str, name: str) -> dict[Path, bytes]:
+    """The files of a folder to begin in, called `name`: a component of that kind, a suite with it, and a README."""
+    own = f"my_{kind}"
+    made = filled("study", {"STUDY": name, "my_allocation": own})
+    if kind != "allocation":
+        words = _words(kind, own) | {"RUN": f"{kinds()[kind].run} --plugin {own}.py", "MODULE": own}
+        parts = {**filled("package/common", words), **filled(f"package/{kind}", words)}
+        suite = renamed(parts[Path("suite.yaml")].decode(), name).encode()
+        made |= {Path(f"{own}.py"): parts[Path(f"{own}.py")], Path("suite.yaml"): suite}
+    return with_schema(made, knowing(kind, own))
+
+
 def package(kind: str, name: str) -> dict[Path, bytes]:
     """The files of a package with a component of that kind and name, by their places. Raises UserError."""
+    words = _words(kind, name)
+    return with_schema({**filled("package/common", words), **filled(f"package/{kind}", words)}, knowing(kind, name))
+
+
+def _words(kind: str, name: str) -> dict[str, str]:
+    """What stands in the place of the words of a package's templates. Raises UserError for a name of no function."""
     if not LIKE.fullmatch(name) or keyword.iskeyword(name):
         raise UserError(f"{name!r} cannot be the name of a function: lower-case letters, digits and _, a letter first")
     begun = asdict(kinds()[kind])
     sweep = f"sweep:\n  {begun['sweep']}\n\n" if begun["sweep"] else ""
     article = "an" if kind[0] in "aeo" else "a"
-    words = {
+    return {
         **{key.upper(): text for key, text in begun.items()},
         "METHODS": f"[{begun['methods']}]",
         "METRICS": f"[{begun['metrics']}]",
@@ -167,5 +214,3 @@ def package(kind: str, name: str) -> dict[Path, bytes]:
         "VARIABLE": f"{name.upper()}_FILE",
         "NAME": name,  # last, as the others have it in them
     }
-    made = {**filled("package/common", words), **filled(f"package/{kind}", words)}
-    return {**made, Path(SCHEMA): knowing(kind, name)}

@@ -2,12 +2,16 @@
 
 import json
 import re
+from pathlib import Path
+from urllib.parse import urlparse
+from urllib.request import url2pathname
 
 import pytest
 from command import fedbench
 
 from fedbench.registry.registry import Registry
 from fedbench.runner.runner import load
+from fedbench.scaffold import kinds
 
 
 def test_a_new_study_keeps_its_contract_and_says_how_it_is_run(tmp_path):
@@ -37,12 +41,34 @@ def test_its_suite_compares_the_idea_with_what_is_published(tmp_path):
     assert (tmp_path / "study/README.md").read_text().count("\n") <= 6
 
 
-def test_editors_know_the_idea(tmp_path):
+def test_editors_know_the_idea_by_a_schema_in_the_cache_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("FEDBENCH_CACHE", str(tmp_path / "cache"))
     fedbench("init", "study", cwd=tmp_path)
+    assert {file.name for file in (tmp_path / "study").iterdir()} == {"README.md", "my_allocation.py", "suite.yaml"}
     suite = (tmp_path / "study/suite.yaml").read_text()
-    schema = tmp_path / "study" / re.search(r"^# yaml-language-server: \$schema=(.+)$", suite, re.MULTILINE)[1]
+    address = re.search(r"^# yaml-language-server: \$schema=(.+)$", suite, re.MULTILINE)[1]
+    schema = Path(url2pathname(urlparse(address).path))
+    assert schema.is_relative_to(tmp_path / "cache")
     names = json.loads(schema.read_text())["$defs"]["allocation_name"]["anyOf"]
     assert {"my_allocation", "random"} <= {name.get("const") for name in names}
+
+
+@pytest.mark.parametrize("kind", kinds())
+def test_a_study_begins_with_an_idea_of_any_kind(tmp_path, kind):
+    done = fedbench("init", "my study", "--kind", kind, cwd=tmp_path)
+    plugin, study = f"my_{kind}.py", tmp_path / "my study"
+    assert done.exit_code == 0 and f"fedbench plugins check {plugin}" in done.output
+    assert {file.name for file in study.iterdir()} == {"README.md", plugin, "suite.yaml"}
+    for file in study.iterdir():
+        assert not any(word in file.read_text() for word in ("NAME", "MODULE", "STUDY", "METHODS", "RUN", "KIND")), file
+    suite = load(study / "suite.yaml", Registry([str(study / plugin)]))
+    assert suite.name == "my_study" and suite.points()
+    assert kind == "tracker" or f"my_{kind}" in Registry([str(study / plugin)]).catalogue.components[kind]
+
+
+def test_a_kind_that_is_none_is_told(tmp_path):
+    done = fedbench("init", "study", "--kind", "metod", cwd=tmp_path)
+    assert done.exit_code == 2 and "there is no 'metod'; did you mean \"method\"?" in done.output
 
 
 def test_nothing_is_overwritten(tmp_path):

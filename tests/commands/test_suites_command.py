@@ -53,7 +53,7 @@ def test_a_copy_reads_the_papers_numbers_beside_itself(tmp_path):
     target = tmp_path / "mine.yaml"
     assert fedbench("suites", "copy", "papers/fedra/table1", target, cwd=tmp_path).exit_code == 0
     assert target.read_text().startswith(f"# fedbench run {target}\n")
-    assert "$schema=suite.schema.json\n" in target.read_text()
+    assert "\nsuite: mine\n" in target.read_text()
     assert "{file: paper_tables.csv," in target.read_text()
     assert (tmp_path / "paper_tables.csv").read_bytes() == (folder() / "papers/paper_tables.csv").read_bytes()
 
@@ -65,11 +65,19 @@ def test_a_copy_overwrites_nothing_and_writes_nothing_half(tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["paper_tables.csv"]
 
 
-def test_a_second_copy_leaves_the_schema_that_is_there(tmp_path):
-    assert fedbench("suites", "copy", "quickstart", cwd=tmp_path).exit_code == 0
-    (tmp_path / "suite.schema.json").write_text("{}")
-    assert fedbench("suites", "copy", "feature_skew", cwd=tmp_path).exit_code == 0
-    assert (tmp_path / "suite.schema.json").read_text() == "{}"
+@pytest.mark.parametrize(
+    ("words", "file", "name"),
+    [
+        ((), "quickstart.yaml", "quickstart"),
+        (("my own.yaml",), "my own.yaml", "my_own"),
+        (("there",), "there/quickstart.yaml", "quickstart"),
+    ],
+)
+def test_a_copy_is_one_file_and_is_called_after_it(tmp_path, words, file, name):
+    (tmp_path / "there").mkdir()
+    assert fedbench("suites", "copy", "quickstart", *words, cwd=tmp_path).exit_code == 0
+    assert [one for one in tmp_path.rglob("*") if one.is_file()] == [tmp_path / file]
+    assert load(tmp_path / file, Registry()).name == name
 
 
 def test_a_copied_suite_is_the_suite_itself(tmp_path):
