@@ -18,6 +18,8 @@ def commands(group=main, path=()):
     context = click.Context(group)
     for name in group.list_commands(context):
         command = group.get_command(context, name)
+        if command.hidden:
+            continue
         if isinstance(command, click.Group):
             yield from commands(command, (*path, name))
         else:

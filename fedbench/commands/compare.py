@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -13,7 +13,7 @@ from fedbench.commands.choices import BASELINE, FORM, METRIC, PATHS, SELECTION, 
 from fedbench.commands.output import put, tell_left_out
 from fedbench.errors import UserError
 from fedbench.report.grouping import select
-from fedbench.report.run_scores import AT
+from fedbench.report.run_scores import AT as ROUNDS
 from fedbench.results import Found, Result, examine, load
 from fedbench.results.columns import HALVED, KEPT
 from fedbench.results.diff import CellSummary, diff, shared
@@ -24,157 +24,238 @@ from fedbench.words import counted
 if TYPE_CHECKING:
     from fedbench.report.changes import Changes
 
-# Options that ask for another view than leaderboards, one at a time.
-VIEWS = (
-    *("summary", "boards", "by", "costs", "paper", "pairs", "ranks", "reach", "pareto", "sizes", "images", "tuning"),
-    "changes",
-)
 DEFAULT = ("results",)  # where results are looked for without a PATH
+MORE_TABLES = {"images": ("right",), "sizes": ("sizes", "deployed")}  # that a view reads besides those of leaderboards
 
-# Tables that a view reads in addition to those of leaderboards.
-MORE_TABLES = {"--images": ("right",), "--sizes": ("sizes", "deployed")}
-
-
-@click.command()
-@PATHS
-@METRIC
-@click.option(
-    "--at",
-    default="final",
-    show_default=True,
-    metavar="ROUND",
-    help="Which round counts: final, best (on validation images), last4; or bytes=2GB, flops=1e15, joules=2kWh: the "
-    "last one by which all clients together had spent no more; or seconds=1h: had taken no longer, simulated "
-    "(without an amount: than the cheapest method, no control, does in all).",
+AT = (
+    click.option(
+        "--at",
+        default="final",
+        show_default=True,
+        metavar="ROUND",
+        help="Which round counts: final, best (on validation images), last4; or bytes=2GB, flops=1e15, joules=2kWh: "
+        "the last one by which all clients together had spent no more; or seconds=1h: had taken no longer, simulated "
+        "(without an amount: than the cheapest method, no control, does in all).",
+    ),
+    click.option(
+        "--budget",
+        metavar="AMOUNT",
+        help="With --at bytes, flops, joules or seconds: how much, such as 2GB or 1h 30min.",
+    ),
 )
-@click.option(
-    "--budget", metavar="AMOUNT", help="With --at bytes, flops, joules or seconds: how much, such as 2GB or 1h 30min."
-)
-@BASELINE
-@takes(*SELECTION)
-@click.option(
-    "--summary",
-    is_flag=True,
-    help="Methods over scenarios: means, tie groups, mean ranks. Of more than 8 leaderboards this is what is printed "
-    "where no view and no other format is asked for.",
-)
-@click.option("--boards", is_flag=True, help="Every leaderboard, however many there are.")
-@click.option("--by", type=click.Choice(["client"]), help="A line for each client, where clients are tested.")
-@click.option("--costs", is_flag=True, help="What leaves the clients, what they are sent, and who computes how much.")
-@click.option("--paper", is_flag=True, help="Next to the paper's numbers that the suite names.")
-@click.option(
-    "--pairs", is_flag=True, help="Every two methods: better, worse, equal or inconclusive; or all with --baseline."
-)
-@click.option("--ranks", is_flag=True, help="Ranks over the scenarios of each suite, and tie groups over them.")
-@click.option(
-    "--reach",
-    metavar="SCORE",
-    help="What each method needed until its test score first was so good, e.g. 80%: rounds, bytes, FLOPs, and where "
-    "clients have devices simulated seconds and joules.",
-)
-@click.option(
-    "--pareto",
-    type=click.Choice(["bytes", "flops", "seconds", "joules", "memory"]),
-    help="Which methods nobody beats at both, the metric and this cost.",
-)
-@click.option("--sizes", is_flag=True, help="The models at every size, and what each client can run of them.")
-@click.option("--tuning", is_flag=True, help="How methods were tuned: who won, and what fewer trials would have given.")
-@click.option("--images", nargs=2, metavar="A B", help="Two methods' trained models, test image by test image.")
-@click.option(
-    "--changes",
-    is_flag=True,
-    help="What differs from the first of two PATHs to the second. Two that share names are set against each other so "
-    "where no view and no other format is asked for.",
-)
-@click.option(
-    "--fail-on",
-    type=click.Choice(["worse", "different"]),
-    help="With --changes: exit code 1 where a method is worse or a cell fails that had not, or where anything differs.",
-)
-@click.option(
+EQUIVALENT = click.option(
     "--equivalent",
     type=Amount(min=0),
     metavar="POINTS",
     help="What may be called equal where the interval lies inside.  [default: 1 of what is in percent]",
 )
-@click.option(
-    "--where",
-    multiple=True,
-    metavar="CONDITION",
-    help="Only rows that fit: a column, an operator, a value, such as 'accuracy > 80' or 'memory <= 100MB'; all must "
-    "hold.",
+OPTIONS = {"metric": (METRIC,), "at": AT, "baseline": (BASELINE,), "equivalent": (EQUIVALENT,)}
+SHOWN = (
+    *SELECTION,
+    click.option(
+        "--where",
+        multiple=True,
+        metavar="CONDITION",
+        help="Only rows that fit: a column, an operator, a value, such as 'accuracy > 80' or 'memory <= 100MB'; all "
+        "must hold.",
+    ),
+    click.option(
+        "--sort",
+        multiple=True,
+        metavar="COLUMN",
+        help="Sort rows by it, the best first; or COLUMN:asc, COLUMN:desc. Of several the first counts most.",
+    ),
+    click.option(
+        "--columns", multiple=True, metavar="A,B,...", help="Only these columns after the names, in this order."
+    ),
+    click.option("--no-pager", is_flag=True, help="Print at once what is longer than the screen."),
+    FORM,
 )
-@click.option(
-    "--sort",
-    multiple=True,
-    metavar="COLUMN",
-    help="Sort rows by it, the best first; or COLUMN:asc, COLUMN:desc. Of several the first counts most.",
+COSTS = click.Choice(["bytes", "flops", "seconds", "joules", "memory"])
+FAIL_ON = click.option(
+    "--fail-on",
+    type=click.Choice(["worse", "different"]),
+    help="Exit code 1 where a method is worse or a cell fails that had not, or where anything differs.",
 )
-@click.option("--columns", multiple=True, metavar="A,B,...", help="Only these columns after the names, in this order.")
-@click.option("--no-pager", is_flag=True, help="Print at once what is longer than the screen.")
-@click.option("--hash", "hashes", is_flag=True, help="Only a hash of what each PATH says, without timings.")
-@FORM
-def compare(paths: tuple, hashes: bool, **asked: Any) -> None:
-    """Print a leaderboard for every scenario under PATH (results/ if none is given), or a summary of many.
+EVERY = ("metric", "at", "baseline", "equivalent")  # of OPTIONS
+NO_BASELINE = ("metric", "at", "equivalent")
+SCORE = ("metric", "at")
+
+
+class View(NamedTuple):
+    """What a view shows, which of OPTIONS it takes, its own arguments and options, and an example's words."""
+
+    shows: str
+    takes: tuple[str, ...] = SCORE
+    own: tuple[Callable[[Callable], Callable], ...] = ()
+    example: str = "results/quickstart"
+
+    def help(self, name: str) -> str:
+        return f"{self.shows}\n\n\b\nfedbench compare {name} {self.example}"
+
+
+VIEWS = {
+    "boards": View("Every leaderboard, however many there are.", EVERY),
+    "summary": View("Methods over scenarios: means, tie groups, mean ranks.", NO_BASELINE),
+    "pairs": View("Every two methods: better, worse, equal or inconclusive.", EVERY),
+    "costs": View("What is sent and computed, and by whom."),
+    "pareto": View(
+        "Which methods nobody beats at both, the metric and a cost.",
+        own=(click.argument("pareto", type=COSTS, metavar="bytes|flops|seconds|joules|memory"),),
+        example="bytes results/quickstart",
+    ),
+    "reach": View(
+        "What each method needed to reach a score, e.g. 80%.",
+        ("metric",),
+        (click.argument("reach", metavar="SCORE"),),
+        "60% results/quickstart",
+    ),
+    "ranks": View("Ranks over the scenarios of each suite, and tie groups over them.", NO_BASELINE),
+    "clients": View("A line for each client, where clients are tested."),
+    "sizes": View("The models at every size, and what each client can run of them.", ("metric",)),
+    "tuning": View("Who won each tuning, and what fewer trials would give.", ()),
+    "images": View(
+        "Two methods' trained models, test image by test image.",
+        own=(click.argument("images", nargs=2, metavar="METHOD METHOD"),),
+        example="fedra depthfl results/quickstart",
+    ),
+    "paper": View("Next to the paper's numbers that the suite names.", ("at",)),
+    "changes": View("What differs from the first of two PATHs to the second.", NO_BASELINE, (FAIL_ON,), "before after"),
+}
+
+
+class _Compare(click.Group):
+    """A group whose first word may be a PATH in place of a view: then leaderboards are printed."""
+
+    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
+        if not args or (args[0] not in self.commands and args[0] not in context.help_option_names):
+            args = ["leaderboards", *args]
+        return super().parse_args(context, args)
+
+    def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        self.commands["leaderboards"].format_options(context, formatter)
+        self.format_commands(context, formatter)
+
+
+@click.group(cls=_Compare, options_metavar="", subcommand_metavar="[VIEW] [PATH]... [OPTIONS]")
+def compare() -> None:
+    """Print a leaderboard for every scenario under PATH (results/ if none is given), a summary of many, or a VIEW.
 
     \b
     fedbench compare results/quickstart
     fedbench compare results --scenario 'all_*' --baseline fedra
     fedbench compare results/quickstart --at bytes=50MB
-    fedbench compare results/quickstart --at flops --method fedra --method depthfl
-    fedbench compare results/extreme_hetero --summary
-    fedbench compare results/quickstart --costs
-    fedbench compare results/quickstart --pairs --baseline fedra
-    fedbench compare results/extreme_hetero --ranks
-    fedbench compare results/quickstart --reach 60%
-    fedbench compare results/quickstart --pareto bytes
-    fedbench compare results/devices --sizes
-    fedbench compare results/quickstart --images fedra depthfl
-    fedbench compare results/feature_skew_tuned --tuning
-    fedbench compare before after --fail-on worse
-    fedbench compare results/fedra_table1 --paper
     fedbench compare results/quickstart --where 'accuracy > 80' --sort bytes
     fedbench compare results/quickstart --format csv > quickstart.csv
+    fedbench compare pairs results/quickstart --baseline fedra
+    fedbench compare reach 60% results/quickstart
+    fedbench compare pareto bytes results/quickstart
+    fedbench compare images fedra depthfl results/quickstart
+    fedbench compare changes before after --fail-on worse
+
+    A folder that is called like a view is ./pairs. `fedbench compare VIEW --help` has the options of a view.
     """
-    if not hashes:
-        _show(paths, **asked)
+
+
+def _before(view: str, **given: Any) -> Callable[[Callable], Callable]:
+    """The option by which a view was asked for before views were commands; it goes with version 0.3."""
+    return click.option(f"--{view}", hidden=True, **given)
+
+
+@compare.command(hidden=True)
+@takes(PATHS, *(option for options in OPTIONS.values() for option in options), *SHOWN)
+@takes(*(_before(name, is_flag=True) for name, view in VIEWS.items() if not view.own or name == "changes"))
+@_before("by", type=click.Choice(["client"]))
+@_before("reach")
+@_before("pareto", type=COSTS)
+@_before("images", nargs=2)
+@_before("fail-on", type=click.Choice(["worse", "different"]))
+@click.option("--hash", "hashes", is_flag=True, hidden=True)
+def leaderboards(paths: tuple, hashes: bool, by: str | None, **asked: Any) -> None:
+    """Print a leaderboard for every scenario, or a summary of more than eight."""
+    if hashes:
+        _refuse("--hash is of all results of a PATH", but=("paths", "hashes", "no_pager"))
+        _print_hashes(paths or DEFAULT)
         return
+    flags = {name: asked[name] if name in ("reach", "pareto", "images") else asked.pop(name) for name in VIEWS}
+    flags |= {"clients": flags["clients"] or by, "changes": flags["changes"] or asked["fail_on"]}
+    given = [name for name, is_asked in flags.items() if is_asked]
+    if len(given) > 1:
+        raise UserError(f"{' and '.join(given)} are separate views: choose one")
+    if given:
+        others = {name for option, names in NAMES.items() if option not in VIEWS[given[0]].takes for name in names}
+        _refuse(f"compare {given[0]} does not ask for it", only=others)
+    _show(paths, given[0] if given else "", **asked)
+
+
+NAMES = {"metric": ("metric",), "at": ("at", "budget"), "baseline": ("baseline",), "equivalent": ("equivalent",)}
+
+
+def _refuse(why: str, but: Sequence[str] = (), only: Collection[str] | None = None) -> None:
+    """Raises UserError for options on the command line: any `but` these, or `only` these."""
     context = click.get_current_context()
     for param in context.command.params:
-        set_by = context.get_parameter_source(str(param.name))
-        if set_by is click.core.ParameterSource.COMMANDLINE and param.name not in ("paths", "hashes", "no_pager"):
-            raise UserError(f"--hash is of all results of a PATH: leave out {param.opts[0]}")
-    _hashes(paths or DEFAULT)
+        name = str(param.name)
+        given = context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
+        if given and name not in but and (only is None or name in only):
+            raise UserError(f"{why}: leave out {param.opts[0]}")
+
+
+def _add(name: str) -> None:
+    """Add the command of a view."""
+    view = VIEWS[name]
+    options = (option for what in view.takes for option in OPTIONS[what])
+
+    @compare.command(name, help=view.help(name))
+    @takes(*view.own, PATHS, *options, *SHOWN)
+    def command(paths: tuple, **asked: Any) -> None:
+        _show(paths, name, **asked)
+
+
+for _name in VIEWS:
+    _add(_name)
+
+
+@compare.command("hash")
+@PATHS
+def hashes(paths: tuple) -> None:
+    """Only a hash of what each PATH says, without timings.
+
+    \b
+    fedbench compare hash results/quickstart
+    """
+    _print_hashes(paths or DEFAULT)
 
 
 def _show(
     paths: Sequence[str],
+    kind: str,
     *,
     scenarios: Sequence[str],
     methods: Sequence[str],
     variants: Sequence[str],
     seeds: Sequence[int],
-    fail_on: str | None,
     form: str,
     where: Sequence[str],
     sort: Sequence[str],
     columns: Sequence[str],
     no_pager: bool,
+    fail_on: str | None = None,
+    budget: str | None = None,
     **asked: Any,
 ) -> None:
-    """Print the view that is asked for. asked: VIEWS, and the arguments of `fedbench.report.views.chosen`."""
+    """Print a view; "" for leaderboards. asked: the arguments of `fedbench.report.views.chosen`."""
     from fedbench.report import filters, views
     from fedbench.report.changes import for_people, for_programs
     from fedbench.report.tuning_tables import undecided
 
-    needed = {name: asked[name] for name in ("images", "reach", "pareto")}
-    kind = _one([f"--{name}" for name in VIEWS if asked.pop(name)], fail_on)
     chosen = partial(select, scenarios=scenarios, methods=methods, variants=variants, seeds=seeds)
     wanted: dict[str, Any] = {"where": where, "sort": sort, "columns": columns}
     tell = partial(put, form=form, paged=not no_pager)
-    asked["at"] = _at(asked["at"], asked.pop("budget"))
+    asked = {**views.USUAL, **asked}
+    asked["at"] = _at(asked["at"], budget)
     two = not kind and form == "rich" and len(paths) == 2 and asked["baseline"] is None and not any(wanted.values())
-    if (two or kind == "--changes") and (both := _changes(paths, chosen, asked, must=not two)):
+    if (two or kind == "changes") and (both := _changes(paths, chosen, asked, must=not two)):
         found, wrong = both
         tell(filters.chosen(for_people(found) if form in views.PEOPLE else for_programs(found), **wanted))
         tell_left_out(wrong)
@@ -183,7 +264,7 @@ def _show(
     lacks = undecided(there, paths or DEFAULT)
     if there.results or form in ("csv", "json"):
         try:
-            tell(views.chosen(there.results, kind, form=form, **wanted, **asked, **needed))
+            tell(views.chosen(there.results, kind, form=form, **wanted, **asked))
         except UserError as error:  # perhaps for want of what is left out
             left = (f"Left out: {line}" for line in there.wrong)
             raise UserError("\n".join(filter(None, [str(error), lacks, *left]))) from error
@@ -199,25 +280,15 @@ def _at(at: str, budget: str | None) -> str:
     return f"{at}={budget}"
 
 
-def _one(given: Sequence[str], fail_on: str | None) -> str:
-    """The one view that is asked for, or "". Raises UserError for several."""
-    given = list(given) or ["--changes"] * bool(fail_on)
-    if len(given) > 1:
-        raise UserError(f"{' and '.join(given)} are separate views: choose one")
-    if fail_on and given != ["--changes"]:
-        raise UserError("--fail-on judges --changes, and no other view")
-    return given[0] if given else ""
-
-
 def _found(paths: Sequence[str], chosen: Callable[[Sequence[Result]], list[Result]], kind: str) -> Found:
     """The results that a view shows, with the tables it needs. Of a tuning nothing is left out: without a candidate
     another could win."""
-    if kind == "--tuning":
+    if kind == "tuning":
         return Found(chosen(load(paths, candidates=True)), [])
     return examine(paths).only(chosen).read((*COMPARED, *MORE_TABLES.get(kind, ())))
 
 
-def _hashes(paths: Sequence[str]) -> None:
+def _print_hashes(paths: Sequence[str]) -> None:
     """Print a line for each path, and on stderr which cells have no result: the hash has nothing of them."""
     for path in paths:
         found, statuses = hash_and_status(path)
@@ -236,14 +307,12 @@ def _changes(
     """What differs from the first to the second folder, and what is damaged; None where they share no name and need
     not."""
     from fedbench.report.changes import changes
-    from fedbench.report.views import refuse
 
     if len(paths) != 2:
-        raise UserError(f"--changes takes two PATHs, before and after, and not {len(paths)}")
-    refuse("--changes", asked)
+        raise UserError(f"changes takes two PATHs, before and after, and not {len(paths)}")
     there = [examine([path]) for path in paths]
     sides = [one.results for one in there]
-    if not must and not (asked["at"] in AT and shared(*sides)):
+    if not must and not (asked["at"] in ROUNDS and shared(*sides)):
         return None
     kept = set(map(id, chosen([*sides[0], *sides[1]])))
     before, after = ([CellSummary.of(result) for result in side if id(result) in kept] for side in sides)

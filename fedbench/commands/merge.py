@@ -26,7 +26,7 @@ def merge(shards: tuple, into: str) -> None:
 
     Every cell is taken once, and a finished one before one that failed. Where two shards have different results of one
     cell, both are named and nothing is written. The hash printed is that of one run on one machine
-    (`fedbench compare DIR --hash`).
+    (`fedbench compare hash DIR`).
     """  # fmt: skip
     for merged in join(shards, into):
         parts = f"{counted(merged.copied, 'cell')} copied, {merged.kept} already there, {merged.left} left to run"

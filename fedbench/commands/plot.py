@@ -94,7 +94,7 @@ def curves(metric: str, by_domain: bool, over: str, **choices: Any) -> None:
     type=click.Choice(["bytes", "flops", "seconds", "joules", "memory"]),
     default="bytes",
     show_default=True,
-    help="What it costs, as of `fedbench compare --pareto`.",
+    help="What it costs, as of `fedbench compare pareto`.",
 )
 def pareto(metric: str, over: str, **choices: Any) -> None:
     """Draw a metric over what it costs: a panel for each leaderboard, a point for each method, steps along the front.

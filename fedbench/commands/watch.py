@@ -252,7 +252,8 @@ def show_end(outcome: RunSummary, roles: dict[str, str]) -> None:
     again = compare + ("" if metric == "accuracy" else f" --metric {shlex.quote(metric)}")
     console.print(f"Results: {outcome.folder}    Again: {again}", soft_wrap=True)
     if read_expected(outcome.folder):
-        console.print(f"Next to the paper: {compare} --paper", soft_wrap=True)
+        paper = shlex.join(["fedbench", "compare", "paper", str(outcome.folder)])
+        console.print(f"Next to the paper: {paper}", soft_wrap=True)
     _list_printed(console, outcome)
     for event in outcome.left_out:
         console.print(Text(left_out(event), style="yellow"), soft_wrap=True)

@@ -58,6 +58,10 @@ def export(cell: str | Path, form: str, out: str | Path, registry: Registry, for
             f"{cell}: {method!r} cannot be exported: its predictor does not answer with a GlobalModel, a backbone with "
             "adapters and a head, as those of depth-allocated methods and of unequal ranks do"
         )
+    if simulation.model.reads_texts:
+        raise UserError(
+            f"{cell}: models of texts cannot be exported yet; `fedbench.simulation.saved_model.reopen` has it"
+        )
     parts = parts_of(model, simulation.evaluation.test.size)
     with _put_in_place(out, force) as folder:
         architecture, making = _written(folder, form, simulation, parts, registry)

@@ -210,7 +210,7 @@ def pairs(boards: Sequence[Leaderboard], baseline: str | None = None) -> Frame:
     """
     by_board = [_pairs(board, baseline) for board in boards]
     if not any(by_board):
-        raise UserError("--pairs: no two methods of these results have finished with the same seed")
+        raise UserError("no two methods of these results have finished with the same seed")
     rows = [
         {**board.place._asdict(), **_pair(pair)}
         for board, found in zip(boards, by_board, strict=True)
@@ -294,7 +294,7 @@ def clients(boards: Sequence[Leaderboard]) -> Frame:
     own = [board for board in boards if board.by_client]
     if not own:
         raise UserError(
-            "--by client: these cells were tested by domain, so no client has a score of its own.\n"
+            "these cells were tested by domain, so no client has a score of its own.\n"
             "A suite with `evaluation: {by: client}` tests every client on images of its own."
         )
     values = [

@@ -252,7 +252,7 @@ def changes(
         UserError: The folders share no name, no result that differs has the metric, or the round is none of AT.
     """
     if at not in AT:
-        raise UserError(f"--changes takes the same round of both folders: --at {', '.join(AT[:-1])} or {AT[-1]}")
+        raise UserError(f"compare changes takes the same round of both folders: --at {', '.join(AT[:-1])} or {AT[-1]}")
     both = [(one.before, one.after) for one in found if one.before and one.after]
     if not both:
         raise UserError(
@@ -356,7 +356,7 @@ def for_people(found: Changes) -> Frame:
         legend.append("cells of one id have the same configuration, versions and data, and should be equal.")
         legend += NOISE_LEGEND
     names = "before is the first folder, after the second; a name is suite, scenario, sweep point, method and seed."
-    legend += [names, "--boards prints the leaderboards of both."]
+    legend += [names, "compare boards prints the leaderboards of both."]
     return changes_frame(rows, pages, legend, metric=found.metric)
 
 

@@ -14,7 +14,7 @@ from fedbench.report.statistics.pairs import ALPHA, INCONCLUSIVE, benjamini_hoch
 
 CAUTION = (
     "McNemar's exact test compares two trained models, not two methods: another seed trains others. It enters no "
-    "rank; `compare --pairs` compares methods, over seeds."
+    "rank; `compare pairs` compares methods, over seeds."
 )
 COLUMNS = (
     *PLACE, "seed", "method", "other", "method_round", "other_round", "images", "method_alone", "other_alone",
@@ -45,7 +45,9 @@ def images(boards: Sequence[Leaderboard], method: str, other: str) -> Frame:
         if name not in labels:
             raise UserError(unknown("method", name, labels))
     if any(board.at == "last4" for board in boards):
-        raise UserError("--images compares models, and --at last4 is a mean over four of them: take --at final or best")
+        raise UserError(
+            "compare images is of models, and --at last4 is a mean over four of them: take --at final or best"
+        )
     rows, pages = [], []
     title = f"{method} and {other} on the same test images"
     for board in boards:
@@ -55,7 +57,7 @@ def images(boards: Sequence[Leaderboard], method: str, other: str) -> Frame:
             rows += list(_seeds(board, both[method], both[other], notes))
             pages.append(page(board.place, caption=title, warning=board.warning, notes=notes))
     if not pages:
-        raise UserError(f"--images: no leaderboard has both {method} and {other}")
+        raise UserError(f"no leaderboard has both {method} and {other}")
     for row, q in zip(rows, benjamini_hochberg([row["p"] for row in rows]), strict=True):
         better = method if row["difference"] > 0 else other
         row |= {"q": q, "better_model": INCONCLUSIVE if q > ALPHA else better}

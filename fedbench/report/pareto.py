@@ -90,7 +90,7 @@ def _columns(board: Leaderboard, row: Row, spent: float) -> dict[str, Any]:
 def judged(rows: Sequence[dict[str, Any]], pairs: Iterable[Pair], higher: bool) -> list[dict[str, Any]]:
     """The rows of one leaderboard in order, with front, verdict, beaten_by and ahead.
 
-    Only pairs of ranked methods are tested, as of `compare --pairs`; costs are compared as means over seeds.
+    Only pairs of ranked methods are tested, as of `compare pairs`; costs are compared as means over seeds.
     """
     better = {(pair.method, pair.other) for pair in pairs if pair.verdict == BETTER}
     better |= {(pair.other, pair.method) for pair in pairs if pair.verdict == WORSE}

@@ -186,7 +186,11 @@ def summary(found: Sequence[Standing]) -> Frame:
     for title in scenarios:
         formats[title] = Format(title, "score", "metric")
         formats |= {f"{title} {what}": Format(f"{title}, {what}", part="") for what in ("group", "status")}
-    ask = "--boards prints it" if len(boards) == 1 else "--boards prints them; --scenario, --method, --variant choose"
+    ask = (
+        "compare boards prints it"
+        if len(boards) == 1
+        else "compare boards prints them; --scenario, --method, --variant choose"
+    )
     legend = [*_summary_legend(found), f"A summary of {counted(len(boards), 'leaderboard')}: {ask}."]
     return frame(
         rows,
@@ -279,7 +283,7 @@ def _notes(one: Standing) -> list[str]:
     notes = [f"{text}{where[text]}" for text in sorted(places, key=lambda text: -len(places[text]))]
     more = len(notes) - NOTES
     if more > 1:
-        notes = [*notes[:NOTES], f"{counted(more, 'more note')} on single leaderboards: --boards has them"]
+        notes = [*notes[:NOTES], f"{counted(more, 'more note')} on single leaderboards: compare boards has them"]
     return notes + (unconcluded(one) if len(one.ranks) > 1 else [])
 
 

@@ -80,7 +80,7 @@ def of_results(results: Sequence[Result]) -> list[Tuned]:
             mine = contests(folder).items()
             found += [Tuned(asked[folder, *key], searches[key], one) for key, one in mine if (folder, *key) in asked]
     if not found:
-        raise UserError("--tuning: nothing of this was tuned; a suite says `tune:` (docs/suites.md has how)")
+        raise UserError("nothing of this was tuned; a suite says `tune:` (docs/suites.md has how)")
     return found
 
 
@@ -173,7 +173,7 @@ def how_tuned(results: Sequence[Result]) -> list[str]:
         sentences.setdefault((n, who), []).append(_title(*name[1:]))
     return [
         f"Tuned: {who.format(shortened(names), 's' * (len(names) == 1))} the best of {counted(n, 'candidate')}, "
-        "chosen on validation images and other seeds; --tuning shows how."
+        "chosen on validation images and other seeds; compare tuning shows how."
         for (n, who), names in sentences.items()
         if n
     ]
@@ -276,4 +276,4 @@ def undecided(found: Found, paths: Sequence[str | Path]) -> str:
     places = ((r.suite, r.entry.scenario, r.entry.variant, r.entry.method) for r in found.undecided)
     names = dict.fromkeys(" · ".join(filter(None, place)) for place in places)
     tried = f"{sum(cells.values())} of {len(cells)} tried, of {shortened(list(names), NAMED)}"
-    return f"Only candidates so far, {tried}; `fedbench compare --tuning` shows them."
+    return f"Only candidates so far, {tried}; `fedbench compare tuning` shows them."

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from fedbench.errors import UserError
 from fedbench.registry.registry import Registry
 from fedbench.report import board_frames, cost_tables, deployable, scenarios, time_to_target
 from fedbench.report import images as one_by_one
@@ -21,33 +20,6 @@ FEW = 8  # leaderboards that are printed whole where no view is named: about a s
 PEOPLE = ("rich", "markdown", "latex")  # formats that people read
 CITING = ("markdown", "latex")  # the formats for papers, which name those that the methods are from
 USUAL: Mapping[str, Any] = {"metric": "accuracy", "at": "final", "baseline": None, "equivalent": None}
-# By view, which of these options say something to it, and to others why not.
-TAKES: Mapping[str, Sequence[str]] = {
-    "": ("metric", "at", "baseline", "equivalent"),
-    "--boards": ("metric", "at", "baseline", "equivalent"),
-    "--summary": ("metric", "at", "equivalent"),
-    "--by": ("metric", "at"),
-    "--costs": ("metric", "at"),
-    "--paper": ("at",),
-    "--pairs": ("metric", "at", "baseline", "equivalent"),
-    "--ranks": ("metric", "at", "equivalent"),
-    "--reach": ("metric",),
-    "--pareto": ("metric", "at"),
-    "--sizes": ("metric",),
-    "--images": ("metric", "at"),
-    "--tuning": (),
-    "--changes": ("metric", "at", "equivalent"),
-}
-WHY = {
-    "metric": "shows the metric that was tuned by",
-    "at": "shows every round that candidates came to",
-    "baseline": "has no gaps to a baseline",
-    "equivalent": "calls nothing equal",
-    "--reach at": "finds the round by the score",
-    "--sizes at": "speaks of the model after the last round",
-    "--paper metric": "compares accuracies with printed ones",
-    "--changes baseline": "has no baseline but the first PATH",
-}
 
 
 def chosen(
@@ -60,24 +32,21 @@ def chosen(
     columns: Sequence[str] = (),
     **asked: Any,
 ) -> Frame:
-    """The frame that an option of `fedbench compare` names.
+    """The frame of a view of `fedbench compare`.
 
     Args:
         results: what is compared.
-        kind: the option, such as `--pairs`; "" for leaderboards, or on a terminal a summary of many.
+        kind: the view, such as `pairs`; "" for leaderboards, or on a terminal a summary of many.
         form: the format that it is for.
         where: conditions on rows, see `filters.chosen`.
         sort: columns to sort by.
         columns: columns to show.
         asked: of `leaderboards`, and what the view itself needs; without roles, those of the installed plugins.
-
-    Raises:
-        UserError: for options that mean nothing to the view.
     """
     brief = form == "rich" and not (where or sort or columns)
     found = _view(results, kind, brief=brief, people=form in PEOPLE, **asked)
     found = filtered(found, where, sort, columns)
-    if kind != "--tuning" and (below := how_tuned(results)):
+    if kind != "tuning" and (below := how_tuned(results)):
         found.attrs["legend"] = [*found.attrs["legend"], *below]
     if form in CITING:
         found.attrs["sources"] = cited(results, Registry().catalogue.papers)
@@ -99,38 +68,29 @@ def _view(
     brief: bool = False,
     people: bool = False,
 ) -> Frame:
-    refuse(kind, {"metric": metric, "at": at, "baseline": baseline, "equivalent": equivalent})
-    if kind == "--tuning":
+    if kind == "tuning":
         from fedbench.report.tuning_tables import candidates, tuning
 
         return tuning(results) if people else candidates(results)
-    if kind == "--paper":
+    if kind == "paper":
         from fedbench.report import paper
 
         return (paper.side_by_side if people else paper.paper)(paper.comparisons(results, at=at))
     roles = roles_of(results, Registry().catalogue.roles if roles is None else roles)
     boards = leaderboards(results, metric, at, baseline, roles=roles, equivalent=equivalent)
-    if kind == "--summary" or (brief and not kind and baseline is None and len(boards) > FEW):
+    if kind == "summary" or (brief and not kind and baseline is None and len(boards) > FEW):
         found = scenarios.summary(scenarios.standings(boards, equivalent))
         return scenarios.lettered(found) if people else found
     views: Mapping[str, Callable[[], Frame]] = {
-        "--pairs": lambda: board_frames.pairs(boards, baseline),
-        "--by": lambda: board_frames.clients(boards),
-        "--costs": lambda: cost_tables.costs(boards),
-        "--ranks": lambda: scenarios.ranks(scenarios.standings(boards, equivalent)),
-        "--sizes": lambda: deployable.deployable(boards, equivalent),
-        "--images": lambda: one_by_one.images(boards, *(images or ("", ""))),
-        "--reach": lambda: time_to_target.time_to_target(boards, reach or ""),
-        "--pareto": lambda: fronts.pareto(boards, pareto or ""),
+        "pairs": lambda: board_frames.pairs(boards, baseline),
+        "clients": lambda: board_frames.clients(boards),
+        "costs": lambda: cost_tables.costs(boards),
+        "ranks": lambda: scenarios.ranks(scenarios.standings(boards, equivalent)),
+        "sizes": lambda: deployable.deployable(boards, equivalent),
+        "images": lambda: one_by_one.images(boards, *(images or ("", ""))),
+        "reach": lambda: time_to_target.time_to_target(boards, reach or ""),
+        "pareto": lambda: fronts.pareto(boards, pareto or ""),
     }
     found = views.get(kind, lambda: board_frames.leaderboard(boards))()
-    shorter = {"--pairs": board_frames.matrix, "--by": board_frames.worst_clients}
+    shorter = {"pairs": board_frames.matrix, "clients": board_frames.worst_clients}
     return shorter[kind](found) if people and kind in shorter else found
-
-
-def refuse(kind: str, asked: Mapping[str, Any]) -> None:
-    """asked: the options of USUAL. Raises: UserError for those that mean nothing to the view."""
-    for name, usual in USUAL.items():
-        if asked[name] != usual and name not in TAKES[kind]:
-            instead = ", or say --boards or --pairs" if (kind, name) == ("--summary", "baseline") else ""
-            raise UserError(f"{kind} {WHY.get(f'{kind} {name}', WHY[name])}: leave out --{name}{instead}")

@@ -84,6 +84,8 @@ def _source(name: str, pretrained: bool, pooling: Pooling | None, load: bool) ->
     if find_spec("transformers") is None:
         raise UserError(f"{name}: {INSTALL}")
     transformers: Any = import_module("transformers")
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
     from fedbench.models.backbone import Source
 
     given: dict[str, Any] = {"trust_remote_code": False}

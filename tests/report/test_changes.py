@@ -137,8 +137,8 @@ def test_a_torn_table_is_told_and_gives_no_difference(tmp_path):
         (("before", "--changes"), "takes two PATHs"),
         (("before", "other", "--changes"), "share no name"),
         (("before", "after", "--changes", "--at", "bytes"), "same round of both folders"),
-        (("before", "after", "--changes", "--baseline", "fedra"), "no baseline"),
-        (("before", "after", "--pairs", "--fail-on", "worse"), "--fail-on judges --changes"),
+        (("before", "after", "--changes", "--baseline", "fedra"), "leave out --baseline"),
+        (("before", "after", "--pairs", "--fail-on", "worse"), "choose one"),
     ],
 )
 def test_what_means_nothing_is_refused(tmp_path, words, told):

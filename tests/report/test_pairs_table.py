@@ -98,7 +98,7 @@ def test_a_leaderboard_without_pairs_keeps_its_page(folder):
 
 def test_one_view_at_a_time(folder):
     done = fedbench("compare", "s", "--pairs", "--costs", cwd=folder)
-    assert done.exit_code == 2 and "--costs and --pairs are separate views: choose one" in done.output
+    assert done.exit_code == 2 and "pairs and costs are separate views: choose one" in done.output
 
 
 def test_small_probabilities():

@@ -294,7 +294,7 @@ def thinned(rounds: Sequence[int], most: int) -> Sequence[int]:
 
 
 def fronts(boards: Sequence[Leaderboard]) -> dict[tuple[str, ...], dict[str, Any]]:
-    """By leaderboard the points of `compare --pareto`, by what is spent, as far as that is known."""
+    """By leaderboard the points of `compare pareto`, by what is spent, as far as that is known."""
     found: dict[tuple[str, ...], dict[str, Any]] = {board.place: {} for board in boards}
     for what in pareto.RESOURCES:
         try:

@@ -33,7 +33,7 @@ def diagram(standing: Standing) -> Figure:
     if standing.cd is None:
         raise UserError(
             f"{standing.suite}: a critical difference takes two methods and five scenarios that have all methods.\n"
-            "`fedbench compare --ranks` says which scenarios lack which; --method chooses some that all have."
+            "`fedbench compare ranks` says which scenarios lack which; --method chooses some that all have."
         )
     rows = -(-len(standing.methods) // 2)
     joined = bars(list(standing.mean_ranks.values()), standing.cd)
