@@ -6,6 +6,7 @@ import io
 import os
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -39,6 +40,7 @@ def text_of(tuned: Suite, catalogue: Catalogue, folder: Path = Path()) -> str:
 
     folder: where it is to lie, to which the roots of its data are relative.
     """
+    tuned = _listable(tuned)
     assert tuned.tuning is not None
     labels = {label for group in tuned.groups for label in group.methods}
     listed = read(tuned.path, Problems()).at("methods").plain()
@@ -70,6 +72,23 @@ def text_of(tuned: Suite, catalogue: Catalogue, folder: Path = Path()) -> str:
     ) + _dumped(base)
 
 
+def _listable(tuned: Suite) -> Suite:
+    """The suite with a name that a file may have for each row of the command line: `fedra-missing_layers-cover`."""
+    names = {label: _name(label) for label in tuned.added}
+
+    def named(by_label: Mapping[str, Any]) -> Plain:
+        return {names.get(label, label): value for label, value in by_label.items()}
+
+    groups = (replace(group, methods=named(group.methods), own=named(group.own)) for group in tuned.groups)
+    added = {names[label]: {**entry, "name": names[label]} for label, entry in tuned.added.items()}
+    return replace(tuned, groups=tuple(groups), added=added)
+
+
+def _name(text: str) -> str:
+    """What a suite can call a scenario or a method."""
+    return re.sub(r"[^A-Za-z0-9_.+-]+", "-", text)[:80].strip("-")
+
+
 def _read(text: str, catalogue: Catalogue) -> Suite:
     with TemporaryDirectory() as folder:
         (file := Path(folder) / "suite.yaml").write_text(text, encoding="utf-8")
@@ -97,8 +116,7 @@ def _names(groups: Sequence[Group]) -> list[str]:
     scenarios = [group.scenario for group in groups]
     if len(set(scenarios)) == len(groups):
         return scenarios
-    full = [f"{group.scenario}-{group.variant}" for group in groups]
-    return [re.sub(r"[^A-Za-z0-9_.+-]+", "-", name)[:80].strip("-") for name in full]
+    return [_name(f"{group.scenario}-{group.variant}") for group in groups]
 
 
 def _common(all_of: Sequence[Plain]) -> Plain:

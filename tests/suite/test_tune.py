@@ -11,6 +11,7 @@ from fedbench.runner.runner import load
 from fedbench.suite import tuning_space
 from fedbench.suite.keys import CANDIDATES_SEED
 from fedbench.suite.node import Mark, Node
+from fedbench.suite.winners import text_of
 
 SUITE = """\
 suite: s
@@ -169,3 +170,20 @@ def test_a_sobol_sequence_fills_the_range_evenly():
     assert sorted(one["b"] for one in found) == [0, 0, 1, 1, 2, 2, 3, 3]
     assert sorted(one["c"] for one in found) == [False] * 4 + [True] * 4
     assert drawn({"a": {"log": [1e-4, 1e4]}}, 8, draw=1) != drawn({"a": {"log": [1e-4, 1e4]}}, 8)
+
+
+def test_rows_of_the_command_line_are_tuned_and_written_like_those_of_the_suite(suite_of, catalogue, tmp_path):
+    """Each has its own winner; what is written lists them, for others to run without the command line."""
+    added = "fedra (missing_layers=cover)"
+    given = {"add": ["alllarge"], "sets": ["methods.fedra.missing_layers=cover"]}
+    suite = suite_of(text(words=", methods: {fedra: {train: {clip: 7.0}}}"), **given)
+    winners = {("two", "", label): k for k, label in enumerate(("fedra", "alllarge", added))}
+    tuned = suite.tuned(winners)
+    (plain, _, varied) = tuned.points()
+    assert varied.method == added and varied.config["method"]["missing_layers"] == "cover"
+    assert varied.config["train"]["clip"] == plain.config["train"]["clip"] == 7.0  # what the scenario says of fedra
+    lr = [point.config["train"]["optimizer"]["lr"] for point in (plain, varied)]
+    assert lr[0] != lr[1]
+    written = suite_of(text_of(tuned, catalogue, tmp_path), facts=None).points()
+    assert [point.config for point in written] == [point.config for point in tuned.points()]
+    assert [point.method for point in written] == ["fedra", "alllarge", "fedra-missing_layers-cover"]
