@@ -128,9 +128,11 @@ class _Compare(click.Group):
     """A group whose first word may be a PATH in place of a view: then leaderboards are printed."""
 
     def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
-        if not args or (args[0] not in self.commands and args[0] not in context.help_option_names):
-            args = ["leaderboards", *args]
-        return super().parse_args(context, args)
+        options = bool(args) and args[0].startswith("-") and args[0] not in context.help_option_names
+        return super().parse_args(context, ["leaderboards", *args] if options or not args else args)
+
+    def resolve_command(self, context: click.Context, args: list[str]) -> Any:
+        return super().resolve_command(context, args if args[0] in self.commands else ["leaderboards", *args])
 
     def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
         self.commands["leaderboards"].format_options(context, formatter)
