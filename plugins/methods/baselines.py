@@ -42,7 +42,7 @@ def pooled(setup: Setup, objective: Ref = "cross_entropy") -> Method:
     The batches of a round are drawn from all training images, without replacement until each was drawn once. Ours: the
     optimiser begins fresh in each round, as a client's does; regularisers, corrupted uploads and the guard have no say,
     since no model is sent. Each of these clients is charged the FLOPs of its own steps and the memory of training all
-    layers, as under alllarge. Its traffic is its share of all training images, once and at 3 bytes a pixel, spread over
+    layers, as under alllarge. Its traffic is its share of all training images, once and at 3 bytes a pixel or 4 a token, spread over
     the suite's rounds.
     """
     L = setup.backbone.num_layers
@@ -52,7 +52,8 @@ def pooled(setup: Setup, objective: Ref = "cross_entropy") -> Method:
     def cost(L_n: int, t: int) -> ClientCost:
         charged, clients = base.cost(L_n, t), Clients.of(setup.scenario.clients)
         assert charged is not None  # everybody holds all layers
-        images = math.ceil(3 * setup.image_size**2 * clients.sizes.mean() / setup.scenario.rounds)
+        each = 4 * setup.image_size if setup.backbone.reads_texts else 3 * setup.image_size**2
+        images = math.ceil(each * clients.sizes.mean() / setup.scenario.rounds)
         return replace(charged, bytes_down=0, bytes_up=images, sent=(Sent("images", up=images),))
 
     def round(state: State, t: int, cohort: Cohort, generator: Generator) -> tuple[State, Report]:
