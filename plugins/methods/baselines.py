@@ -42,7 +42,7 @@ def pooled(setup: Setup, objective: Ref = "cross_entropy") -> Method:
     The batches of a round are drawn from all training images, without replacement until each was drawn once. Ours: the
     optimiser begins fresh in each round, as a client's does; regularisers, corrupted uploads and the guard have no say,
     since no model is sent. Each of these clients is charged the FLOPs of its own steps and the memory of training all
-    layers, as under alllarge. Its traffic is its share of all training images, once and at 3 bytes a pixel or 4 a token,
+    layers, as under alllarge. Its traffic is its share of all training images, once, at 3 bytes a pixel or 4 a token,
     spread over the suite's rounds.
     """
     L = setup.backbone.num_layers
