@@ -18,6 +18,7 @@ from fedbench.data.checked import (
     too_many,
 )
 from fedbench.models.backbone import Blocks, Plain, Source, body_of
+from fedbench.models.layered import PADDING
 from fedbench.testing.setups import expect, refuse, same, shaken, untouched
 from fedbench.types import Dataset, Exit, Images, Splits, Texts
 
@@ -49,23 +50,53 @@ def check_backbone(source: Source, again: Callable[..., Source] | None = None, v
     weights = {name: value.clone() for name, value in source.model.state_dict().items()}
     body = body_of(source.model, image_size=source.image_size).eval()
     body.add_classifier("head", 3)
-    x = torch.randn(1, 3, source.image_size, source.image_size, generator=torch.Generator().manual_seed(0))
+    draw, side = torch.Generator().manual_seed(0), source.image_size
+    x = _tokens(source) if source.tokenizer else torch.randn(1, 3, side, side, generator=draw)
+    n = len(x)
     with torch.no_grad(), untouched(what="the model", instead="a frozen model draws nothing"):
-        logits = body.classifiers["head"](_pooled(body, x))
-        expect(logits.shape == (1, 3) and logits.isfinite().all(), "the model gives no finite features")
+        features = _pooled(body, x)
+        logits = body.classifiers["head"](features)
+        expect(logits.shape == (n, 3) and logits.isfinite().all(), "the model gives no finite features")
+        if source.tokenizer:
+            alone = body.pooled(x[:1, : int((x[0] != PADDING).sum())])
+            expect(
+                torch.allclose(alone, features[:1], rtol=1e-3, atol=1e-4),
+                "padding behind a text changes its features: `run` and `pool` must leave out what `mask` does",
+            )
         for layers in ([0], range(0, body.num_layers, 2), range(body.num_layers)) if isinstance(body, Blocks) else ():
             logits = body(x, layers, [Exit(len(layers), "head")])[0]
-            expect(logits.shape == (1, 3) and logits.isfinite().all(), f"layers {list(layers)} give no finite logits")
+            expect(logits.shape == (n, 3) and logits.isfinite().all(), f"layers {list(layers)} give no finite logits")
         expect(same(weights, source.model.state_dict() | {}), "a forward pass changes the model: it must keep nothing")
     if again:
         _check_weights(source, weights, again, variants)
 
 
+def _tokens(source: Source) -> Tensor:
+    """(3, T) ids of a text, an empty and a long one, PADDING behind. Raises AssertionError where they are none."""
+    most, tokenizer = source.image_size, source.tokenizer
+    assert tokenizer is not None
+    texts = ["A text, and more.", "", "long " * (2 * most)]
+    for given in (texts, [(text, "another") for text in texts]):
+        ids = tokenizer(given, most)
+        lengths = [len(own) for own in ids]
+        expect(
+            len(ids) == len(given) and all(1 <= length <= most for length in lengths),
+            f"the tokenizer must give 1 to {most} ids (`image_size`) of each text, of an empty and a long one too, not "
+            f"{lengths} of {len(given)}",
+        )
+    rows = [torch.tensor(own) for own in tokenizer(texts, most)]
+    return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=PADDING)
+
+
 def _pooled(body: Blocks | Plain, x: Tensor) -> Tensor:
-    """The features of images. Raises AssertionError where the model takes none of their size."""
+    """The features of images or ids. Raises AssertionError where the model takes none of their size."""
     try:
         return body.pooled(x)
     except Exception as error:
+        if x.dim() == 2:
+            raise AssertionError(
+                f"the model takes no ids of {x.shape[1]} tokens: {type(error).__name__}: {error}"
+            ) from error
         message = f"takes no image of {x.shape[-1]} x {x.shape[-1]}, its `image_size`: {type(error).__name__}: {error}"
         raise AssertionError(f"the model {message}") from error
 
