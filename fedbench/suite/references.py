@@ -10,7 +10,7 @@ from typing import Any
 from fedbench.errors import UserError
 from fedbench.options import place
 from fedbench.registry.catalogue import OWN_SETTINGS, REQUIRED, SET_UP, Catalogue, Component
-from fedbench.registry.plugin_checks import unset_options
+from fedbench.registry.plugin_checks import fault_of_parameters, unset_options
 from fedbench.schema import TRUTHS, Schema, faults
 from fedbench.suite.node import INVALID, Mark, Node, Problems
 from fedbench.suite.setting_layers import CORE_KEYS, NESTED, stack, written_out
@@ -110,8 +110,10 @@ class References:
         wrong_keys = self._check_known(component, given, core_keys, label)
         missing = unset_options(component, given)
         if missing and not partial:
-            own_file = component.plugin.endswith(".py")  # a misspelt input looks like an option that nobody has set
+            own_file = component.plugin.endswith(".py")
             hint = f"; to check it: fedbench plugins check {shlex.quote(component.plugin)}" if own_file else ""
+            if fault := fault_of_parameters(component, given):  # a misspelt input looks like an option
+                hint = f": {fault}{hint}"
             self.problems.add(name.mark, f"{kind} {shown(name.value)} needs {', '.join(map(shown, missing))}{hint}")
             wrong_keys += missing
         parts = {key: part for key, part in node.value.items() if key == "name" or key in core_keys}

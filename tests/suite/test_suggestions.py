@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from made_up import SMALL
+from made_up import SMALL, component
 
-from fedbench.registry.catalogue import Component
+from fedbench.registry.catalogue import REQUIRED, Component
 
 # what stands there, and the one line that tells of it
 WRONG = {
@@ -60,6 +60,18 @@ def test_a_function_that_is_registered_in_place_of_its_maker_is_told_where_it_is
     catalogue.add([Component.of("aggregator", "median_of_mine", median, "mine.py", "mine.py")])
     (fault,) = faults_of(SMALL.replace("[fedra]", "[{name: m, extends: fedra, aggregator: median_of_mine}]"))
     assert fault == (
-        's.yaml:8:49: aggregator "median_of_mine" needs "state", "uploads", "plan", "cohort"; '
-        "to check it: fedbench plugins check mine.py"
+        's.yaml:8:49: aggregator "median_of_mine" needs "state", "uploads", "plan", "cohort": it takes state, uploads, plan, '
+        "cohort, with which fedbench calls the aggregator itself: register a function that returns this one; to check it: "
+        "fedbench plugins check mine.py"
     )
+
+
+def test_an_input_under_another_name_is_no_option_that_is_missing(faults_of, catalogue):
+    catalogue.add([component("allocation", "topmost", L=REQUIRED), component("allocation", "tall", height=REQUIRED)])
+    assert faults_of(SMALL, sets=["methods.fedra.allocation=topmost"]) == [
+        '--set methods.fedra.allocation=topmost: allocation "topmost" needs "L": its parameter \'L\' is an option of '
+        "suites; did you mean 'num_layers', which fedbench passes? Call it 'num_layers', or otherwise if it is an option"
+    ]
+    assert faults_of(SMALL, sets=["methods.fedra.allocation=tall"]) == [
+        '--set methods.fedra.allocation=tall: allocation "tall" needs "height"'
+    ]
