@@ -61,7 +61,7 @@ def curves(
             grey = looks[label]["color"] == FAINT
             every = max(1, len(line.x) // 8)  # a marker now and then tells lines apart without colour
             look = {**looks[label], "linewidth": 0.7, "zorder": 2, "markersize": 2} if grey else looks[label]
-            shown = f"_{label}" if grey else label  # matplotlib's legends leave out what begins so
+            shown = "_nolegend_" if grey else label
             ax.plot(
                 line.x / unit, times * line.mean, label=shown, markevery=every, clip_on=False, **{"zorder": 3, **look}
             )
@@ -215,7 +215,7 @@ def sizes(
         for label, found in methods.items():
             x, y = [memory / unit for memory in found["memory"]], [times * mean for mean in found["mean"]]
             bars = [times * std for std in found["std"]] if found["std"].notna().all() else None
-            shown = f"_{label}" if looks[label]["color"] == FAINT else label
+            shown = "_nolegend_" if looks[label]["color"] == FAINT else label
             ax.errorbar(x, y, bars, label=shown, elinewidth=0.8, markersize=4, **looks[label])
             ends[label] = (label, x[-1], y[-1])
         _cost_axis(ax, logarithmic=True)
