@@ -7,6 +7,7 @@ import functools
 import io
 import json
 import os
+import re
 import sys
 import sysconfig
 from collections.abc import Callable, Mapping
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     from fedbench.models.backbone import Source
 
 Ref = Mapping[str, Any]
+LANGUAGE = re.compile(
+    r"bert|gpt|llama|qwen|mistral|gemma|t5|opt-|phi-|lm\d*-|electra", re.IGNORECASE
+)  # in models' names
 ASKING = 120.0  # seconds that a third-party backbone or data set may take to give its facts
 DECODING = 3600.0  # seconds that a third-party data set may take to be decoded, and its images to be dealt to clients
 
@@ -122,6 +126,8 @@ class Assets:
                 ours = [name for name in self.registry.catalogue.components["backbone"] if name != "timm"]
                 near = [*nearest(ref["name"], ours), *error.near]
                 others = "" if near else f"; there are {', '.join(sorted(ours))}, and timm's"
+                if not near and LANGUAGE.search(ref["name"]):
+                    others = f"; a language model reads texts: `{{name: hf, model: {ref['name']}}}`, with data of texts"
                 raise UnknownName(error.message + others, near) from None
         from fedbench.models.copying import copied  # imports torch, which making a source has imported too
 

@@ -117,7 +117,8 @@ class Limits:
         else:
             return
         if len(values.value) != expected:
-            self.problems.add(values.mark, f"{counted(len(values.value), noun)} given, but {what}")
+            remedy = _remedy(way, len(values.value), expected, settings, domains)
+            self.problems.add(values.mark, f"{counted(len(values.value), noun)} given, but {what}; {remedy}")
 
     def _check_participation(self, settings: Node, domains: int) -> None:
         most = {"count": _clients(settings, domains), "per_domain": _option(settings, "clients_per_domain")}
@@ -139,6 +140,16 @@ def _clients(settings: Node, domains: int) -> int | None:
     """How many clients the partition makes, where its options say so: `clients`, or `clients_per_domain`."""
     each = _option(settings, "clients_per_domain")
     return _option(settings, "clients") if each is None else domains * each
+
+
+def _remedy(way: str, given: int, expected: int, settings: Node, domains: int) -> str:
+    """What to do about so many values: give as many as there are clients or domains, or make as many clients."""
+    fewer = f"give {expected} of them"
+    if way == "by_domain":
+        return f"{fewer}, or `by_client` one for each client"
+    if _option(settings, "clients_per_domain") is None:
+        return f"{fewer}, or set the partition's `clients: {given}`"
+    return f"{fewer}, or set `clients_per_domain: {given // domains}`" if given and given % domains == 0 else fewer
 
 
 def _option(settings: Node, key: str) -> int | None:

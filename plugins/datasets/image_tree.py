@@ -13,6 +13,7 @@ from fedbench.errors import UserError
 from fedbench.words import composed, counted, meant, on_a_line, shortened, suggestion, unlike
 
 SUFFIXES = {".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".tif", ".tiff"}
+TABLES = {".csv", ".tsv", ".jsonl", ".parquet", ".txt"}
 LAYOUT = "expected images in <root>/<domain>/<class>/, such as <root>/sketch/dog/1.jpg"
 MOST_TOLD = 15  # faults of a tree
 FEW = 3  # images of a fault
@@ -29,6 +30,8 @@ class Tree:
     def __init__(self, root: Path, domains: Sequence[str] | None, classes: Sequence[str] | None) -> None:
         """domains, classes: the folders to take, in this order; all of them, sorted, if not given. Raises: UserError
         where the root is no folder."""
+        if root.suffix.lower() in TABLES and root.is_file():
+            raise UserError(f"{root} is a table, and this data set takes folders of images; `text_table` takes texts")
         if not root.is_dir():
             raise UserError(f"{root} {'is not a folder' if root.exists() else 'does not exist'}; {LAYOUT}")
         self.root, self.wanted = root, classes

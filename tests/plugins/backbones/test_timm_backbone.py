@@ -46,6 +46,8 @@ def test_a_second_unknown_name_is_told_of_without_importing_torch(registry):
         Assets(registry).backbone({"name": "micro_vti"})
     with pytest.raises(UserError, match="no backbone is called '0'; there are .*micro_vit, .*and timm's$"):
         Assets(registry).backbone({"name": "0"})
+    with pytest.raises(UserError, match="a language model reads texts: `{name: hf, model: bert-base-uncased}`"):
+        Assets(registry).backbone({"name": "bert-base-uncased"})
     told = subprocess.run([sys.executable, "-c", WITHOUT_TORCH], capture_output=True, text=True, timeout=60)
     assert told.stdout == "no backbone is called 'micro_vti'; did you mean micro_vit? set()\n", told.stderr
 

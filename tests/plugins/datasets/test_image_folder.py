@@ -38,6 +38,12 @@ def root(tmp_path) -> Path:
     return tmp_path / "tree"
 
 
+def test_a_table_is_told_which_data_set_takes_it(tmp_path):
+    (tmp_path / "texts.csv").write_text("text,label\n")
+    with pytest.raises(UserError, match="texts.csv is a table, .*; `text_table` takes texts"):
+        make(32, root=str(tmp_path / "texts.csv"))
+
+
 def test_domains_and_classes_are_the_sorted_folder_names(root):
     data = make(8, str(root))
     assert data.domains == ("art", "photo") and data.classes == ("cat", "dog")
