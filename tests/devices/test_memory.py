@@ -55,6 +55,10 @@ defaults:
   evaluation: {by: client}
 scenarios:
   micro: {backbone: micro_vit, capacities: [12, 4, 4, 4, 4, 4]}
+  texts:
+    backbone: micro_bert
+    data: {name: phrases6, classes: 10, train_per_class: 2, test_per_class: 1, max_length: 16}
+    capacities: [12, 4, 4, 4, 4, 4]
   small:
     backbone: {name: vit_small_patch16_224, pretrained: false, img_size: 96}
     data: {image_size: 96}
@@ -129,7 +133,10 @@ def needed(config, trained, loss, resident: int, keeps: bool = True) -> int:
 
 
 def images(config):
-    size, batch = config["data"]["image_size"], cost.images_at_once(config["train"])
+    data, batch = config["data"], cost.images_at_once(config["train"])
+    if "max_length" in data:  # every text has as many tokens
+        return torch.zeros(batch, data["max_length"], dtype=torch.long), torch.zeros(batch, dtype=torch.long)
+    size = data["image_size"]
     return torch.zeros(batch, 3, size, size), torch.zeros(batch, dtype=torch.long)
 
 
@@ -270,6 +277,11 @@ def measured(config, registry, monkeypatch) -> tuple[int, int]:
 @pytest.mark.parametrize("method", ["heterofl", *METHODS, "head_only", "fedv"])
 def test_the_micro_vit_needs_what_is_charged(configs, registry, monkeypatch, method):
     within_a_tenth(configs["micro", method], registry, monkeypatch)
+
+
+@pytest.mark.parametrize("method", [*METHODS, "head_only"])
+def test_a_model_of_texts_needs_what_is_charged(configs, registry, monkeypatch, method):
+    within_a_tenth(configs["texts", method], registry, monkeypatch)
 
 
 WAYS = {
