@@ -299,7 +299,7 @@ def test_parts_of_batches_and_layers_computed_again_need_what_is_charged(configs
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("method", ["fedra", "ffa_lora", "fedavg", "heterofl"])
+@pytest.mark.parametrize("method", ["fedra", "depthfl", "fedavg"])
 def test_methods_that_train_so_need_what_is_charged(configs, registry, monkeypatch, method, way):
     config = configs["micro", method]
     within_a_tenth({**config, "train": {**config["train"], **WAYS[way]}}, registry, monkeypatch)
