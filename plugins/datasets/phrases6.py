@@ -118,7 +118,8 @@ def _spread(pool: np.ndarray, count: int | None) -> tuple[np.ndarray, np.ndarray
     has = np.zeros((len(pool), 24), dtype=np.int64)
     for column, start in enumerate((0, 10, 0, 17)):
         has[np.arange(len(pool)), pool[:, column] + start] = 1
-    free, taken = np.ones(len(pool), dtype=bool), []
+    taken: list[int] = []
+    free = np.ones(len(pool), dtype=bool)
     while free.any() and (count is None or len(taken) < count):
         taken.append(int(free.argmax()))
         free &= has @ has[taken[-1]] <= 2

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from fedbench.data.heldout import dealt, proxy_of, without_validation
 from fedbench.errors import UserError
-from fedbench.types import Client, Clients, Images
+from fedbench.types import Client, Clients, Images, Texts
 
 
 def images_of(domain, y):
@@ -107,3 +107,15 @@ def test_validation_images_depend_on_the_seed_and_the_client_alone():
     assert both[0] != held(one, other, 4)[0] and len(changed[0]) == 2
     everybody = Clients.of([Client(0, 0, one)])
     assert without_validation(images, everybody, None, 3) == (everybody, None)
+
+
+def test_texts_are_held_out_as_images_are():
+    y, domain = np.arange(60) % 3, np.arange(60) // 20
+    images, texts = images_of(domain, y), Texts(["text"] * 60, y, domain)
+    proxies = [proxy_of(half, {"images": 9}, 0) for half in (images, texts)]
+    assert proxies[0].tolist() == proxies[1].tolist() and len(proxies[0]) == 9
+    dealt_out = [Clients.of(dealt(everybody, half, 3, 0, proxies[0])) for half in (images, texts)]
+    held = [
+        without_validation(half, clients, 0.2, 0)[1] for half, clients in zip((images, texts), dealt_out, strict=True)
+    ]
+    assert held[0].indices.tolist() == held[1].indices.tolist() and len(held[0].indices) == 9
