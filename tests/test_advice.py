@@ -111,7 +111,8 @@ def faults(words: list[str], quoted: bool) -> list[str]:
     suites = [word for word in words if re.match(r"suites/[a-z0-9_/]+\.yaml$", word)]
     if missing := [word for word in suites if not (ROOT / word).is_file()]:
         return [f"file {missing[0]}"]
-    known = {option for param in COMMANDS[group].params for option in (*param.opts, *param.secondary_opts)}
+    below = [one for words_of, one in COMMANDS.items() if words_of[: len(group)] == group]  # a group has a default view
+    known = {option for one in below for param in one.params for option in (*param.opts, *param.secondary_opts)}
     given = [re.match(r"--[a-z][a-z-]*", word) for word in words]
     return [f"fedbench {' '.join(group)} {one[0]}" for one in given if one and one[0] not in known | {"--help"}]
 
