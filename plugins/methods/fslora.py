@@ -55,4 +55,4 @@ def fslora(setup: Setup, weights: Weights = "uniform", objective: Ref = "cross_e
 
 @hookimpl
 def fedbench_register_methods(register):
-    register("fslora", fslora, ignores=["widths"], paper="Fang et al., FSLoRA, 2025, arXiv 2501.19389")
+    register("fslora", fslora, ignores=["widths"], family="Rank", paper="Fang et al., FSLoRA, 2025, arXiv 2501.19389")

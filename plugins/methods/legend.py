@@ -52,4 +52,10 @@ def growing(L: int, R: int, difference: int) -> Tensor:
 
 @hookimpl
 def fedbench_register_methods(register):
-    register("legend", legend, ignores=["ranks", "widths"], paper="Liu et al., LEGEND, 2024, arXiv 2412.20004")
+    register(
+        "legend",
+        legend,
+        ignores=["ranks", "widths"],
+        family="Depth",
+        paper="Liu et al., LEGEND, 2024, arXiv 2412.20004",
+    )
