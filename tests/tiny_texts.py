@@ -6,16 +6,10 @@ import torch
 
 from fedbench.models.layered import PADDING
 from fedbench.testing.setups import CLASSES
-from fedbench_plugins.backbones.text_models import ATTENTION, _cut, attention
+from fedbench_plugins.backbones.text_models import ATTENTION, TextModel, attention
 
 SMALL = {"hidden_size": 8, "num_hidden_layers": 4, "num_attention_heads": 2, "intermediate_size": 16, "vocab_size": 20}
 SEPARATOR = 3
-
-
-class Tokenizer:
-    """What a model asks of its tokenizer."""
-
-    sep_token_id = SEPARATOR
 
 
 def tiny_bert(pooling="cls"):
@@ -44,7 +38,7 @@ def made(config, pooling):
         model.config._attn_implementation = ATTENTION
         for parameter in model.parameters():  # large enough that a wrong mask shows
             parameter.data.normal_(std=0.3)
-    return _cut(model, config, Tokenizer, pooling)
+    return TextModel(model, SEPARATOR, pooling)
 
 
 class TextBatches:

