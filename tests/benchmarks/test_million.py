@@ -20,8 +20,10 @@ import numpy as np
 import pytest
 import torch
 from spending import spent
+from torch import nn
 
 from fedbench.devices.assignment import Dealt
+from fedbench.models.backbone import Source
 from fedbench.registry.registry import Registry, dataset_of
 from fedbench.runner.runner import load
 from fedbench.seeding import numpy_generator
@@ -140,7 +142,7 @@ def test_registered_clients_are_a_few_integers_each(cells):
         )
         tracemalloc.start()
         try:
-            world = FederatedData(config, registry, dataset, 2, (HALF, HALF))
+            world = FederatedData(config, registry, dataset, 2, Source(nn.Identity(), 8, HALF, HALF, ""))
             kept = world.federation if sizes == DEPTHS else world.federation.with_sizes(dealt)
             gc.collect()
             size, _ = tracemalloc.get_traced_memory()

@@ -115,7 +115,7 @@ class Counting:
     """Pixels that note how many images they are asked for."""
 
     def __init__(self, pixels: Pixels, asked: list[int]) -> None:
-        self.pixels, self.asked, self.images = pixels, asked, pixels.images
+        self.pixels, self.asked, self.size, self.labelled = pixels, asked, pixels.size, pixels.labelled
 
     def __call__(self, indices: np.ndarray):
         self.asked.append(len(indices))

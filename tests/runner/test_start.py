@@ -24,7 +24,7 @@ def test_a_papers_numbers_lie_beside_the_index_as_the_suite_now_has_them(tmp_pat
         assert json.loads(run("--json", cwd=tmp_path).stdout)["ran"] == 0
         (found,) = json.loads(path.read_text())["expected"]
         assert (found["scenario"], found["value_percent"]) == ("small", value)
-    assert "fedbench compare r/tiny --paper" in run(cwd=tmp_path).stdout
+    assert "fedbench compare paper r/tiny" in run(cwd=tmp_path).stdout
 
 
 def test_a_broken_tracker_is_named_and_spoils_no_result(tmp_path):

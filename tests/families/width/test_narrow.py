@@ -169,7 +169,9 @@ def spread(K, g, t):
 
 def test_equal_models_are_counted_once_and_what_shapes_do_not_tell_is_told_apart(registry, monkeypatch):
     counted = []
-    monkeypatch.setattr(wholemodel, "counted", lambda *given: counted.append(1) or counting.counted(*given))
+    monkeypatch.setattr(
+        wholemodel, "counted", lambda *given, **how: counted.append(1) or counting.counted(*given, **how)
+    )
     monkeypatch.setattr(shape_cache, "_found", {})
 
     def priced(origin="a CNN", loss=mean_loss, rule=first, scaled=False):
