@@ -47,11 +47,13 @@ def resolve_targets(blocks: Blocks, targets: str | Sequence[str]) -> list[tuple[
         names = list(targets)
     found: list[tuple[nn.Module, str]] = []
     for name in names:
-        inside = [_places(layer, name) for layer in blocks.blocks]
-        if all(inside):
-            found.extend(place for places in inside for place in places)
+        inside = [place for layer in blocks.blocks if (place := _place(layer, name))]
+        if len(inside) == blocks.num_layers:
+            found.extend(inside)
         elif outside := _place(blocks.model, name):
             found.append(outside)
+        elif all(ending := [_ending_so(layer, name) for layer in blocks.blocks]):
+            found.extend(place for places in ending for place in places)
         else:
             raise UserError(_no_such_module(blocks, name), option="targets")
     for parent, attribute in found:
@@ -70,10 +72,8 @@ def last_fc(blocks: Blocks) -> tuple[str, str]:
     return blocks.layers.last_fc
 
 
-def _places(layer: nn.Module, name: str) -> list[tuple[nn.Module, str]]:
-    """Where the modules of that name stand in a layer: the one that is called so, else all whose names end so."""
-    if exact := _place(layer, name):
-        return [exact]
+def _ending_so(layer: nn.Module, name: str) -> list[tuple[nn.Module, str]]:
+    """Where the modules of a layer stand whose names end so, or fit the regular expression."""
     names = [path for path, _ in layer.named_modules()]
     if SIGNS.intersection(name):
         try:

@@ -102,10 +102,11 @@ def test_what_is_longer_than_the_screen_goes_through_the_pager_and_nothing_else_
 
 @pytest.mark.parametrize("columns", ["0", "1", "-5", "many", "", "99999999999"])
 def test_a_width_that_makes_no_sense_is_replaced_by_one_that_does(monkeypatch, columns):
-    monkeypatch.setenv("COLUMNS", columns)
-    screen = Screen(file=io.StringIO(), force_terminal=True)
-    assert NARROWEST <= screen.width <= PIPED
-    screen.print(Text("fedra " * 30))
+    with monkeypatch.context() as patched:  # pytest itself would believe it, too
+        patched.setenv("COLUMNS", columns)
+        screen = Screen(file=io.StringIO(), force_terminal=True)
+        assert NARROWEST <= screen.width <= PIPED
+        screen.print(Text("fedra " * 30))
     lines = screen.file.getvalue().splitlines()
     assert " ".join(lines).split() == ["fedra"] * 30 and max(map(len, lines)) <= screen.width
 
