@@ -45,7 +45,19 @@ def test_the_wheel_has_every_file_that_runs(built):
     (wheel,) = built.glob("*.whl")
     there = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     wanted = in_repository(
-        ".py", ".yaml", ".json", ".csv", ".safetensors", ".template", ".toml", ".typed", ".md", ".html", ".css", ".js"
+        ".py",
+        ".yaml",
+        ".json",
+        ".csv",
+        ".txt",
+        ".safetensors",
+        ".template",
+        ".toml",
+        ".typed",
+        ".md",
+        ".html",
+        ".css",
+        ".js",
     )
     assert there == wanted | {name for name in there if name.endswith("LICENSE")}
 

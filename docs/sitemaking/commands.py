@@ -48,6 +48,8 @@ def _below(
         for name in command.list_commands(context):
             own = command.get_command(context, name)
             assert own is not None, name
+            if own.hidden:
+                continue
             yield from _below((*path, name), own, context)
 
 

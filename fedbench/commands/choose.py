@@ -54,7 +54,7 @@ def choose(
 
     \b
     fedbench choose --backbone vit_base_patch16_224 --devices phone_high,phone_low
-    fedbench choose --backbone micro_vit --devices laptop --accuracy results/devices
+    fedbench choose --backbone micro_vit --devices laptop --accuracy results
 
     Exit code: 0, or 1 where a plugin fails, which a note names.
     """

@@ -117,7 +117,7 @@ VIEWS = {
     "images": View(
         "Two methods' trained models, test image by test image.",
         own=(click.argument("images", nargs=2, metavar="METHOD METHOD"),),
-        example="fedra depthfl results/quickstart",
+        example="ONE OTHER results/quickstart",
     ),
     "paper": View("Next to the paper's numbers that the suite names.", ("at",)),
     "changes": View("What differs from the first of two PATHs to the second.", NO_BASELINE, (FAIL_ON,), "before after"),

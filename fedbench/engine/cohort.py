@@ -161,7 +161,10 @@ class Step:
             self.draws[n].begin()
         parts = {n: self.draws[n].parts(len(y), job.micro_batch) for n, (_, y) in inputs.items()}
         while rows := {n: part for n, own in parts.items() if (part := next(own, None)) is not None}:
-            x, y = ({n: inputs[n][i][part] for n, part in rows.items()} for i in (0, 1))
+            if job.micro_batch is None:
+                x, y = ({n: batch[i] for n, batch in inputs.items()} for i in (0, 1))
+            else:
+                x, y = ({n: inputs[n][i][part] for n, part in rows.items()} for i in (0, 1))
             answers = forward(self.model, self.leaves, self.plan, x, self.draws, job.checkpointing)
             each, shares = losses_of(job.objective, answers, y, job.t), [len(y[n]) / len(inputs[n][1]) for n in rows]
             if min(shares) < 1:
@@ -169,7 +172,8 @@ class Step:
             if self.optimizer is not None and each.requires_grad:
                 each.sum().backward()  # clients share no trained tensor: the sum's gradient is each one's own
                 answered = answered or answers
-            losses |= {n: losses.get(n, 0.0) + loss for n, loss in zip(rows, each.detach().unbind(), strict=True)}
+            for n, loss in zip(rows, each.detach().unbind(), strict=True):
+                losses[n] = losses[n] + loss if n in losses else loss
         return torch.stack(list(losses.values())), answered
 
 

@@ -70,7 +70,13 @@ def test_every_command_every_component_and_every_key_is_on_its_page(registry):
     text, made = commands.page(), components.page()
     for path, context in commands.walk():
         assert re.search(rf"^#+ fedbench {' '.join(path)}$", text, flags=re.MULTILINE)
-        assert not [one for p in context.command.params for one in p.opts if one.startswith("-") and one not in text]
+        assert not [
+            one
+            for p in context.command.params
+            if not getattr(p, "hidden", False)
+            for one in p.opts
+            if one.startswith("-") and one not in text
+        ]
     assert not re.search(r"(?<![\\\]])\[[^\]]*\](?!\()", prose_of(text + made + keys.page())), (
         "mkdocs takes it for a link"
     )

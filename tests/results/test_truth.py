@@ -109,7 +109,7 @@ def test_a_suite_that_was_changed_is_left_out_the_others_are_shown_and_the_exit_
 
 def test_a_manifest_of_another_configuration_than_its_id_is_left_out(suite):
     file = cell_of(suite) / "manifest.json"
-    for change in ({"id": "0" * 12}, {"config__seed": 1}, {"fingerprints__data": "x"}, {"versions__fedbench": "9"}):
+    for change in ({"id": "0" * 12}, {"config__seed": 1}, {"fingerprints__data": "x"}, {"versions__torch": "9"}):
         whole = file.read_bytes()
         rewrite(file, **change)
         (line,) = look(suite).wrong

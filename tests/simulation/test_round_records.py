@@ -30,7 +30,7 @@ from fedbench_plugins.methods import ditto
 ALONE = {"fedavg", "ditto", "fedrod", "fedv", "fedvz", "festa", "heterofl", "fedrolex", "fjord", "majority"}
 
 # Layers of theirs are trained by means of their own, or kept, and one process computes them; capacities count.
-IN_ONE_PROCESS = {"reefl", "local_only", "fedsa_lora", "zero_round"}
+IN_ONE_PROCESS = {"reefl", "local_only", "fedsa_lora", "zero_round", "pooled"}
 
 # What a client trains is drawn, or follows what was learnt: a plan knows the compute of one draw, and all else exactly.
 DRAWN = {"fed_hello"}
