@@ -41,7 +41,7 @@ def pooled(setup: Setup, objective: Ref = "cross_entropy") -> Method:
 
     The batches of a round are drawn from all training images, without replacement until each was drawn once. Ours: the
     optimiser begins fresh in each round, as a client's does; regularisers, corrupted uploads and the guard have no say,
-    since no model is sent. Each of these clients is charged the FLOPs of its own steps and the memory of training all
+    since no model is sent. Each client that is asked is charged the FLOPs of its own steps, and the memory of all
     layers, as under alllarge. Its traffic is its share of all training images, once, at 3 bytes a pixel or 4 a token,
     spread over the suite's rounds.
     """
@@ -58,13 +58,13 @@ def pooled(setup: Setup, objective: Ref = "cross_entropy") -> Method:
 
     def round(state: State, t: int, cohort: Cohort, generator: Generator) -> tuple[State, Report]:
         came = cohort.only(cohort.arrives.nonzero().flatten().tolist())
-        N = len(came)
+        N = len(cohort)  # who is lost has computed too, for nothing, as under any method
         new, one = base.round(state, t, together(came), generator)
         nothing = mapped(lambda place, rows: rows[:0], {"r": one.uploads.r, "shared": one.uploads.shared})
         loss, seconds = one.uploads.loss.expand(N), one.uploads.seconds.expand(N) / max(N, 1)
         plan = Plan(one.plan.M.expand(N, L), [*one.plan.exits] * N, frozen=("*",))  # no client trains, or sends
-        report = Report(plan, came, Uploads.of(came, **nothing, loss=loss, seconds=seconds), [cost(L, t)] * N)
-        return (new if N else state), report
+        report = Report(plan, cohort, Uploads.of(cohort, **nothing, loss=loss, seconds=seconds), [cost(L, t)] * N)
+        return (new if len(came) else state), report
 
     return replace(base, round=round, cost=cost, alone=True)
 
