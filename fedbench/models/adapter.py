@@ -69,7 +69,7 @@ def resolve_targets(blocks: Blocks, targets: str | Sequence[str]) -> list[tuple[
 def last_fc(blocks: Blocks) -> tuple[str, str]:
     """The names within a layer of the last fully connected layer of both sub-layers, l_i^0 and l_i^1 (FedRA, Sec. 3.2):
     of the one that mixes tokens, and of the MLP."""
-    return blocks.layers.last_fc
+    return blocks.layered.last_fc
 
 
 def _ending_so(layer: nn.Module, name: str) -> list[tuple[nn.Module, str]]:

@@ -96,7 +96,7 @@ class Body(nn.Module):
     @property
     def reads_texts(self) -> bool:
         """Whether its inputs are the ids of tokens, (B, T) int64, and not images, (B, 3, H, W)."""
-        return is_layered(self.model)
+        return bool(getattr(self.model, "reads_texts", False))
 
     def example(self, size: int) -> Tensor:
         """One input of so many pixels a side, or tokens, all zeros."""
@@ -145,13 +145,14 @@ class Blocks(Body):
                 "MlpMixer (try vit_base_patch16_224 or mixer_b16_224)"
             )
         super().__init__(model, layers.num_features, origin)
+        self.wrapper: Callable[[nn.Module], Any] | None = None if is_layered(model) else type(layers)
         self.bases: dict[str, Tensor] = {}
         self.recomputes: Sequence[Draws] | None = None
 
     @property
-    def layers(self) -> Layered:
+    def layered(self) -> Layered:
         """The model by what a model in layers can do."""
-        return cast(Layered, cut(self.model))
+        return cast(Layered, self.model if self.wrapper is None else self.wrapper(self.model))
 
     @property
     def blocks(self) -> nn.Sequential:
@@ -164,17 +165,17 @@ class Blocks(Body):
 
     def embed(self, x: Tensor) -> Tensor:
         """(B, 3, H, W) or ids (B, T) -> (B, T, D); what are hidden states or features already stays so."""
-        return x if x.is_floating_point() and x.dim() < 4 else self.layers.embed(x)
+        return x if x.is_floating_point() and x.dim() < 4 else self.layered.embed(x)
 
     def mask(self, x: Tensor) -> Tensor | None:
         """Which of the ids (B, T) are tokens of their text, (B, T) bool; None for anything else."""
-        return None if x.is_floating_point() else self.layers.mask(x)
+        return None if x.is_floating_point() else self.layered.mask(x)
 
     def layer(self, j: int, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
         """(B, T, D) -> what layer j makes of them, (B, T, D)."""
         if self.recomputes is None:
-            return self.layers.run(j, tokens, mask)
-        return recomputed(lambda x: self.layers.run(j, x, mask), tokens, self.recomputes)
+            return self.layered.run(j, tokens, mask)
+        return recomputed(lambda x: self.layered.run(j, x, mask), tokens, self.recomputes)
 
     @torch.no_grad()
     def tokens(self, size: int) -> int:
@@ -183,7 +184,7 @@ class Blocks(Body):
 
     def features(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
         """(B, T, D) -> (B, D): the frozen final norm, then the model's pooling. Features stay what they are."""
-        return tokens if tokens.dim() == 2 else self.layers.pool(tokens, mask)
+        return tokens if tokens.dim() == 2 else self.layered.pool(tokens, mask)
 
     def pooled(self, x: Tensor) -> Tensor:
         """(B, 3, H, W) or ids (B, T) -> (B, D): the features after all layers."""

@@ -23,12 +23,14 @@ class Layered(Protocol):
     """A model that can be cut into layers. A model of texts implements it itself; timm's are wrapped, see `cut`.
 
     Attributes:
+        reads_texts: Whether it takes the ids of tokens, and not images.
         blocks: Its L layers, which are also the model's attribute of that name.
         num_features: D, of pooled features.
         last_fc: The names within a layer of the last fully connected layer of attention (or what mixes tokens) and
             of the MLP.
     """
 
+    reads_texts: bool
     blocks: Any
     num_features: int
     last_fc: tuple[str, str]
@@ -69,6 +71,7 @@ class _TimmModel(Protocol):
 class TimmMixer:
     """timm's MlpMixer in layers."""
 
+    reads_texts = False
     last_fc = ("mlp_tokens.fc2", "mlp_channels.fc2")
 
     def __init__(self, model: nn.Module) -> None:

@@ -66,7 +66,7 @@ class MicroBert(nn.Module):
     words: how many its vocabulary has.
     """
 
-    last_fc = ("attn.proj", "mlp.fc2")
+    reads_texts, last_fc = True, ("attn.proj", "mlp.fc2")
 
     def __init__(self, words: int) -> None:
         from fedbench.models.lazy_timm import timm

@@ -200,6 +200,8 @@ class TextModel(nn.Module):
         pooling: what classifiers read; by default the first token of an encoder, and the last of a decoder.
     """
 
+    reads_texts = True
+
     def __init__(self, model: Any, separator: int | None, pooling: Pooling | None = None) -> None:
         super().__init__()
         config = model.config

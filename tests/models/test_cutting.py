@@ -193,3 +193,37 @@ def test_an_adapter_that_eva_would_never_call_is_refused(registry):
     body = body_of(eva("eva_giant_patch14_224", 56))
     with pytest.raises(UserError, match="EvaAttention reads the weight of its qkv and never calls it"):
         registry.make("adapter", {"name": "lora", "targets": ["attn.qkv"]})(body)
+
+
+class OwnLayers(nn.Module):
+    """A model of images that says itself how it is cut, as a package of somebody's may."""
+
+    reads_texts, num_features, last_fc = False, 4, ("0", "1")
+
+    def __init__(self):
+        super().__init__()
+        self.patches = nn.Linear(3 * 4 * 4, 4)
+        self.blocks = nn.ModuleList(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)) for _ in range(3))
+
+    def embed(self, x):
+        return self.patches(x.unfold(2, 4, 4).unfold(3, 4, 4).permute(0, 2, 3, 1, 4, 5).flatten(3).flatten(1, 2))
+
+    def mask(self, x):
+        return None
+
+    def run(self, j, hidden, mask):
+        return self.blocks[j](hidden)
+
+    def pool(self, hidden, mask):
+        return hidden.mean(1)
+
+
+def test_a_model_of_images_may_say_itself_how_it_is_cut(registry):
+    """And is no model of texts for that."""
+    body = body_of(OwnLayers(), image_size=8)
+    assert not body.reads_texts and (body.num_layers, body.tokens(8)) == (3, 4)
+    assert body.pooled(torch.zeros(2, 3, 8, 8)).shape == (2, 4)
+    setup = setup_of(registry, OwnLayers(), [3, 2, 1])
+    method = registry.make("method", {"name": "fedra"}, setup=setup)
+    _, report = method.round(method.init(generator(0)), 0, cohort_of([3, 2, 1]), generator(0, 0))
+    assert report.uploads.loss.isfinite().all() and method.cost(3, 0).memory_bytes > method.cost(1, 0).memory_bytes
