@@ -116,6 +116,14 @@ class TimmViT(TimmMixer):
         return own
 
 
+def mean_of_tokens(hidden: Tensor, mask: Tensor | None) -> Tensor:
+    """Hidden states (B, T, D) -> (B, D): their mean over the tokens of each text, or over all without a mask."""
+    if mask is None:
+        return hidden.mean(1)
+    counted = mask.unsqueeze(-1).to(hidden.dtype)
+    return (hidden * counted).sum(1) / counted.sum(1)
+
+
 def is_layered(model: object) -> bool:
     """Whether a model implements `Layered` itself."""
     return all(hasattr(type(model), name) for name in ("embed", "mask", "run", "pool"))

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from fedbench import hookimpl
 from fedbench.disk import hash_of_bytes, hash_of_file
 from fedbench.models.backbone import Source
-from fedbench.models.layered import PADDING
+from fedbench.models.layered import PADDING, mean_of_tokens
 from fedbench.options import Natural, judged
 
 from .micro import WEIGHTS, load_weights, weights_file
@@ -113,14 +113,6 @@ class MicroBert(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return mean_of_tokens(self.tokens(x), self.mask(x))
-
-
-def mean_of_tokens(hidden: Tensor, mask: Tensor | None) -> Tensor:
-    """(B, T, D) -> (B, D)"""
-    if mask is None:
-        return hidden.mean(1)
-    counted = mask.unsqueeze(-1).to(hidden.dtype)
-    return (hidden * counted).sum(1) / counted.sum(1)
 
 
 @judged(NAME)

@@ -15,6 +15,7 @@ from fedbench import hookimpl
 from fedbench.disk import hash_of_bytes, hash_of_file
 from fedbench.errors import UserError
 from fedbench.models.backbone import Source
+from fedbench.models.layered import mean_of_tokens
 from fedbench.options import Text, judged
 
 MOST = 512  # tokens of a text, where a model takes more
@@ -266,8 +267,7 @@ class TextModel(nn.Module):
             return hidden[:, 0]
         if self.pooling == "last":
             return hidden[torch.arange(len(hidden), device=hidden.device), mask.sum(1) - 1]
-        weights = mask.to(hidden.dtype)[:, :, None]
-        return (hidden * weights).sum(1) / weights.sum(1)
+        return mean_of_tokens(hidden, mask)
 
     def forward(self, x: Tensor) -> Tensor:
         hidden, mask = self.embed(x), self.mask(x)
