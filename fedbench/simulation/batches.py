@@ -3,6 +3,7 @@ what the frozen part of the model has made of them already."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -39,7 +40,7 @@ class _Kept:
     done: np.ndarray
 
 
-class Inputs:
+class Inputs(ABC):
     """The images or texts of a split, by their positions.
 
     Attributes:
@@ -57,13 +58,13 @@ class Inputs:
         self._embedded: _Kept | None = None
         self._features: _Kept | None = None
 
+    @abstractmethod
     def given(self, indices: np.ndarray, sent: Tensor | None = None) -> Tensor:
         """x as the model takes it. sent: the indices on the GPU, where they are there already."""
-        raise NotImplementedError
 
+    @abstractmethod
     def example(self, n: int) -> Tensor:
         """So many inputs in shape alone, on the meta device."""
-        raise NotImplementedError
 
     def __call__(self, indices: np.ndarray) -> tuple[Tensor, Tensor]:
         """x (B, 3, H, W) normalised, or ids (B, T), and y (B,) int64."""
