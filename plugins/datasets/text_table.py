@@ -121,7 +121,7 @@ KINDS |= {"editorials": "nytEditorialSnippets"}
 SENTIMENTS = ("negative", "neutral", "positive")
 CUT = 0.5
 VADER = DataSource(
-    page="https://pypi.org/project/vaderSentiment/3.3.2/",
+    page="https://github.com/cjhutto/vaderSentiment",
     parts=tuple(
         DataPart((f"hutto_ICWSM_2014/{file}_GroundTruth.txt", f"{file}_GroundTruth.txt"), ARCHIVE, MD5)
         for file in KINDS.values()
