@@ -22,9 +22,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from fedbench.models.layered import PADDING
+from fedbench.models.layered import PADDING, mean_of_tokens
 from fedbench_plugins.backbones import micro_bert
-from fedbench_plugins.backbones.micro_bert import MASK, TOKEN, MicroBert, WordTokenizer, mean_of_tokens
+from fedbench_plugins.backbones.micro_bert import MASK, TOKEN, MicroBert, WordTokenizer
 from fedbench_plugins.datasets import phrases6
 
 SCRIPT = 1  # raise it whenever the same arguments would give other weights
