@@ -89,18 +89,6 @@ def fitting(
     trained = sorted({one.images for found in scenarios.values() for ones in found.values() for one in ones})
     sizes = ("size", "capacity", "rank", "width", "least_memory", "memory_bytes", "micro_batch")
     names = (*WHERE, "method", "methods", "device", *sizes)
-    legend = (
-        []
-        if not trained
-        else [
-            f"size: the largest that fits {ruled}; {NONE}: none does.",
-            how,
-            "micro-batch: how many images of a batch pass at once.",
-            "Methods of equal sizes and costs share a table.",
-            f"A round of a client of {images:,} training images, which trains on {span(trained)} in it: down + compute "
-            "+ up, and where the server computes, its seconds for this client.",
-        ]
-    )
     return frame(
         rows,
         (*names, "bytes_down", "bytes_up", "images", *SECONDS),
@@ -108,9 +96,21 @@ def fitting(
         by=(*WHERE, "methods"),
         pages=pages,
         formats=FORMATS,
-        legend=legend,
+        legend=_legend(images, trained, ruled, how) if trained else [],
         dashes=True,
     )
+
+
+def _legend(images: int, trained: Sequence[int], ruled: str, how: str) -> list[str]:
+    """As of `fitting`; trained: on how many images clients train in a round."""
+    return [
+        f"size: the largest that fits {ruled}; {NONE}: none does.",
+        how,
+        "micro-batch: how many images of a batch pass at once.",
+        "Methods of equal sizes and costs share a table.",
+        f"A round of a client of {images:,} training images, which trains on {span(trained)} in it: down + compute + "
+        "up, and where the server computes, its seconds for this client.",
+    ]
 
 
 def shared(found: Frame) -> Frame:
