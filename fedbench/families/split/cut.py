@@ -41,7 +41,9 @@ class Cut:
         came: Mapping[str, Tensor] | None = None,
     ) -> None:
         if model.reads_texts:
-            raise NotApplicable("the model is cut where images are embedded, and what a text pads is sent by none")
+            raise NotApplicable(
+                "split learning here is for images: of a text, clients would have to send which tokens are padding too"
+            )
         if any(name.startswith("rope.") for name, _ in model.model.named_parameters()):
             raise NotApplicable("rotary positions that are learned are read on both sides of the cut, and sent by none")
         L = model.num_layers
