@@ -13,12 +13,11 @@ from typing import Any
 
 import click
 
+from fedbench.data.image_files import SUFFIXES, TABLES
 from fedbench.errors import UserError
 from fedbench.scaffold import filled, kinds, put, shipped_schema, study, suite_name, with_schema
 from fedbench.words import counted, on_a_line, shortened, suggestion
 
-IMAGES = {".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".tif", ".tiff"}
-TABLES = {".csv", ".tsv", ".parquet", ".json", ".jsonl", ".txt"}
 LAYOUT = "DIR/class/image.jpg or DIR/domain/class/image.jpg"
 TEXTS = "for texts there is the data set `text_table` (`fedbench plugins show text_table`)"
 LARGEST, SMALLEST = 12, 3  # capacities that are given to clients, of the 12 layers of `micro_vit`
@@ -195,7 +194,7 @@ def _folders(folder: Path) -> list[str]:
 
 def _images(folder: Path) -> int:
     names = (one.name for one in os.scandir(folder) if one.is_file() and not one.name.startswith("."))
-    return sum(os.path.splitext(name)[1].lower() in IMAGES for name in names)
+    return sum(os.path.splitext(name)[1].lower() in SUFFIXES for name in names)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,8 @@ from fedbench import machine
 from fedbench.disk import cache_dir, hash_of_bytes, keep, kept
 from fedbench.errors import UserError
 
+SUFFIXES = {".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".tif", ".tiff"}  # of the images that a tree is read for
+TABLES = {".csv", ".tsv", ".json", ".jsonl", ".parquet", ".txt"}  # of what may hold texts instead
 CHUNK = 32
 T = TypeVar("T")
 

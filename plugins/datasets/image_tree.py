@@ -8,12 +8,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from fedbench.data.image_files import UnreadableFile, checked
+from fedbench.data.image_files import SUFFIXES, TABLES, UnreadableFile, checked
 from fedbench.errors import UserError
 from fedbench.words import composed, counted, meant, on_a_line, shortened, suggestion, unlike
 
-SUFFIXES = {".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".tif", ".tiff"}
-TABLES = {".csv", ".tsv", ".jsonl", ".parquet", ".txt"}
 LAYOUT = "expected images in <root>/<domain>/<class>/, such as <root>/sketch/dog/1.jpg"
 MOST_TOLD = 15  # faults of a tree
 FEW = 3  # images of a fault
