@@ -42,7 +42,7 @@ class Cut:
     ) -> None:
         if model.reads_texts:
             raise NotApplicable(
-                "split learning here is for images: of a text, clients would have to send which tokens are padding too"
+                "split learning here is for images: clients would have to send the padding of texts, too"
             )
         if any(name.startswith("rope.") for name, _ in model.model.named_parameters()):
             raise NotApplicable("rotary positions that are learned are read on both sides of the cut, and sent by none")
