@@ -65,8 +65,8 @@ def test_no_pass_holds_more_than_a_micro_batch_and_layers_are_computed_again(reg
     model.add_classifier("head", 3)
     start = {"r": [{k: p.detach().clone() for k, p in model.r(j).items()} for j in range(4)]}
     start["shared"] = {k: p.detach().clone() for k, p in model.shared().items()}
-    seen, run = [], type(model.layers).run
-    monkeypatch.setattr(type(model.layers), "run", lambda *of: seen.append(len(of[2])) or run(*of))
+    seen, run = [], type(model.layered).run
+    monkeypatch.setattr(type(model.layered), "run", lambda *of: seen.append(len(of[2])) or run(*of))
     job = Job(0, 0, SGD, None, cross_entropy, micro_batch=3)
     for again, passes in ((False, 4), (True, 8)):
         seen.clear()
