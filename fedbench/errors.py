@@ -32,6 +32,10 @@ class DataMissing(UserError):
     """A data set or weights are not on this machine, and fedbench does not download them."""
 
 
+class ExtraMissing(DataMissing):
+    """An optional package is not installed; the message says which extra brings it."""
+
+
 class Broke(UserError):
     """A plugin raised an unexpected exception while a cell was prepared. As a rule the cell then fails, too."""
 

@@ -17,7 +17,7 @@ from fedbench.commands.choices import PLUGINS, RESULTS
 from fedbench.commands.dataset_check import BUILT_IN, entries
 from fedbench.commands.output import Screen
 from fedbench.data.sources import INCOMPLETE, PACKED, READY
-from fedbench.errors import CannotWrite, NotApplicable, UserError
+from fedbench.errors import CannotWrite, ExtraMissing, NotApplicable, UserError
 from fedbench.machine import package_version
 from fedbench.processes.supervisor import ChildFailed, call
 from fedbench.registry.catalogue import REQUIRED
@@ -138,7 +138,6 @@ def _plugins(registry: Registry) -> Iterator[Diagnosis]:
 
 
 def _weights(registry: Registry) -> Iterator[Diagnosis]:
-
     for name, component in registry.catalogue.components["backbone"].items():
         if name == "timm" or REQUIRED in component.options.values():  # a suite chooses their weights
             continue
@@ -146,6 +145,8 @@ def _weights(registry: Registry) -> Iterator[Diagnosis]:
             with registry.blaming("backbone", name):
                 registry.make("backbone", {"name": name})
             yield Diagnosis("ok", "weights", f"{name} loads")
+        except ExtraMissing as error:  # only a suite that names this model needs it
+            yield Diagnosis("note", "weights", str(error))
         except (UserError, NotApplicable) as error:
             own = component.package == "fedbench"
             fix = "install fedbench again" if own else f"update or uninstall {component.package}"
