@@ -26,7 +26,7 @@ from fedbench.words import counted, suggestion
     "form",
     type=click.Choice(["peft", "loralib", "merged"]),
     required=True,
-    help="peft, loralib: adapters and head; merged: a plain timm model.",
+    help="peft, loralib: adapters and head; merged: a plain model.",
 )
 @click.option("--out", metavar="DIR", help="Where to; by default a folder here, named after cell and format.")
 @click.option("--force", is_flag=True, help="Replace an earlier export.")

@@ -1,4 +1,4 @@
-"""Models of finished cells, written for other libraries: PEFT, loralib, or timm alone."""
+"""Models of finished cells, written for other libraries: PEFT, loralib, timm or transformers."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from fedbench.errors import UserError
 from fedbench.export import loralib, merged, peft
 from fedbench.export.card import base, card, made, note
 from fedbench.export.parts import Parts, check_adapters, parts_of
+from fedbench.export.texts import PlainText, TextBackbone, model_of
 from fedbench.models.backbone import Architecture
 from fedbench.models.globalmodel import GlobalModel
 from fedbench.registry.registry import Registry
@@ -58,26 +59,25 @@ def export(cell: str | Path, form: str, out: str | Path, registry: Registry, for
             f"{cell}: {method!r} cannot be exported: its predictor does not answer with a GlobalModel, a backbone with "
             "adapters and a head, as those of depth-allocated methods and of unequal ranks do"
         )
-    if simulation.model.reads_texts:
-        raise UserError(
-            f"{cell}: models of texts cannot be exported yet; `fedbench.simulation.saved_model.reopen` has it"
-        )
-    parts = parts_of(model, simulation.evaluation.test.size)
+    parts = parts_of(model, simulation.evaluation.test.size, _texts(simulation, registry))
     with _put_in_place(out, force) as folder:
-        architecture, making = _written(folder, form, simulation, parts, registry)
+        architecture, making = _written(folder, out, form, simulation, parts, registry)
         if len(model.exits) > 1:
             save_file(parts.exits(), folder / EXITS)
         config = card(form, simulation, parts, architecture, load([cell]))
         (folder / CONFIG).write_text(json.dumps(config, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     files = {path.name: path.stat().st_size for path in sorted(out.iterdir())}
-    return Export(out, files, f"{making}\n{FORMATS[form].LOAD.format(folder=str(out))}", note(parts))
+    loading = f"{making}\n{FORMATS[form].LOAD.format(folder=str(out))}"
+    return Export(out, files, f"{loading}\n{parts.texts.asking()}" if parts.texts else loading, note(parts))
 
 
 def _written(
-    folder: Path, form: str, simulation: Simulation, parts: Parts, registry: Registry
+    folder: Path, out: Path, form: str, simulation: Simulation, parts: Parts, registry: Registry
 ) -> tuple[Architecture | None, str]:
     """Write the tensors and load them back; returns how timm makes the model they go into, where known, and the lines
     that make it. Raises UserError where the model loaded back answers otherwise than the cell's."""
+    if form == "merged" and parts.texts:
+        return None, _whole_of_texts(folder, out, parts, parts.texts)
     if form == "merged":
         architecture = merged.architecture_of(parts, simulation.source)
         merged.write(folder, parts, architecture)
@@ -85,8 +85,32 @@ def _written(
     making = base(simulation, parts, form, [str(file) for file in registry.files.values()])
     adapters = {"peft": peft, "loralib": loralib}[form]
     adapters.write(folder, parts)
-    check_adapters(form, _backbone(simulation, parts, registry), parts, *adapters.read(folder, parts))
+    bare = model_of(making) if parts.texts else _backbone(simulation, parts, registry)
+    check_adapters(form, bare, parts, *adapters.read(folder, parts))
     return simulation.source.architecture, making
+
+
+def _texts(simulation: Simulation, registry: Registry) -> TextBackbone | None:
+    """The cell's backbone, where it reads texts."""
+    source, config = simulation.source, simulation.config
+    if source.tokenizer is None:
+        return None
+    most = config["data"].get("max_length") or source.image_size
+    files = [str(file) for file in registry.files.values()]
+    return TextBackbone(simulation.model.model, source.tokenizer, config["backbone"], most, files)
+
+
+def _whole_of_texts(folder: Path, out: Path, parts: Parts, texts: TextBackbone) -> str:
+    """Write a merged model of texts; returns the lines that make the model it goes into."""
+    if config := texts.config(parts.layers):
+        (folder / CONFIG).write_text(json.dumps(config), encoding="utf-8")  # the card takes its place
+    here, there = (
+        texts.whole(str(where), parts.layers, parts.num_classes, parts.classifier.in_features)
+        for where in (folder, out)
+    )
+    kind = texts.pretrained.kind if texts.pretrained else type(texts.root).__name__
+    merged.write(folder, parts, PlainText(kind, here, {}))
+    return there
 
 
 def _backbone(simulation: Simulation, parts: Parts, registry: Registry) -> nn.Module:

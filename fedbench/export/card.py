@@ -18,13 +18,25 @@ from fedbench.simulation.simulation import Simulation
 def card(
     form: str, simulation: Simulation, parts: Parts, architecture: Architecture | None, results: Sequence[Result]
 ) -> dict:
-    """config.json: timm's fields where timm has them, then the adapters, the classifiers, and where all this is from.
+    """config.json: the library's own fields, then the adapters, the classifiers, and where all this is from.
 
     architecture: of the merged model; else of the backbone, None where that is not known.
     """
+    described = _of_texts(form, simulation, parts) if parts.texts else _of_images(simulation, parts, architecture)
+    if form != "merged":
+        targets, one = adapters_of(parts, form)
+        described["layers"] = list(parts.layers)
+        described["adapter"] = {"rank": one.rank, "alpha": one.alpha, "dropout": one.dropout, "targets": targets}
+    if len(parts.model.exits) > 1:
+        described["exits"] = {exit.classifier: exit.depth for exit in parts.model.exits}
+    described["fedbench"] = _origin(form, simulation, parts, results)
+    return described
+
+
+def _of_images(simulation: Simulation, parts: Parts, architecture: Architecture | None) -> dict[str, Any]:
     source, data = simulation.source, simulation.config["data"]
     mean, std = NORMALIZE.get(data["normalize"], (source.mean, source.std))
-    described: dict[str, Any] = {
+    return {
         "architecture": architecture and architecture.name,
         "num_classes": parts.num_classes,
         "model_args": dict(architecture.args) if architecture else {},
@@ -37,14 +49,18 @@ def card(
             "label_names": list(simulation.dataset.classes),
         },
     }
-    if form != "merged":
-        targets, one = adapters_of(parts, form)
-        described["layers"] = list(parts.layers)
-        described["adapter"] = {"rank": one.rank, "alpha": one.alpha, "dropout": one.dropout, "targets": targets}
-    if len(parts.model.exits) > 1:
-        described["exits"] = {exit.classifier: exit.depth for exit in parts.model.exits}
-    described["fedbench"] = _origin(form, simulation, parts, results)
-    return described
+
+
+def _of_texts(form: str, simulation: Simulation, parts: Parts) -> dict[str, Any]:
+    """A merged model's begins with the fields of `transformers`, which makes the model by them."""
+    assert parts.texts is not None
+    return {
+        **(parts.texts.config(parts.layers) if form == "merged" else {}),
+        "num_classes": parts.num_classes,
+        "label_names": list(simulation.dataset.classes),
+        "pooling": getattr(parts.texts.root, "pooling", None),
+        "max_length": parts.texts.max_length,
+    }
 
 
 def _origin(form: str, simulation: Simulation, parts: Parts, results: Sequence[Result]) -> dict[str, Any]:
@@ -97,6 +113,8 @@ def base(simulation: Simulation, parts: Parts, form: str, files: Sequence[str]) 
             f"--format {form}: the backbone's weights were drawn at random, and adapters are of no use without them; "
             "--format merged writes both"
         )
+    if parts.texts:
+        return parts.texts.base(parts.layers, parts.num_classes, parts.classifier.in_features)
     known = simulation.source.architecture
     if backbone.get("pretrained") is True and known and ":" not in known.name:
         lines = made(known, parts.num_classes, pretrained=True)

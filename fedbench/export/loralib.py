@@ -1,4 +1,4 @@
-"""loralib's names: a state dict for a timm model whose target layers are `loralib.Linear`."""
+"""loralib's names: a state dict for a plain model whose target layers are `loralib.Linear`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plain timm model: the adapters are added to the frozen weights, and the deepest classifier is its head."""
+"""A plain model: the adapters are added to the frozen weights, and the deepest classifier is its head."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from safetensors.torch import load_file, save_file
 
 from fedbench.errors import UserError
 from fedbench.export.parts import Parts, agrees
+from fedbench.export.texts import PlainText
 from fedbench.models.backbone import Architecture, Source
 from fedbench.words import shortened
 
@@ -40,8 +41,8 @@ def architecture_of(parts: Parts, source: Source) -> Architecture:
     return Architecture(made.name, {**made.args, DEPTH[kind]: len(parts.layers)})
 
 
-def write(folder: Path, parts: Parts, architecture: Architecture) -> None:
-    """model.safetensors: W + (alpha / r) B A, by timm's names.
+def write(folder: Path, parts: Parts, architecture: Architecture | PlainText) -> None:
+    """model.safetensors: W + (alpha / r) B A, by the plain model's names.
 
     The file is loaded into a new model, which must answer as the cell's does. Raises UserError where it
     does not.
@@ -59,6 +60,10 @@ def write(folder: Path, parts: Parts, architecture: Architecture) -> None:
     except Exception as error:  # of timm or torch, each in its own words
         raise UserError(f"--format merged: {architecture.name} cannot hold this model: {error}") from error
     if not agrees(model, parts):
+        if parts.texts:
+            raise UserError(
+                f"--format merged: a {architecture.name} with these weights answers otherwise than the cell"
+            )
         raise UserError(
             f"--format merged: {architecture.name} with {dict(architecture.args)} is another network than the cell's "
             "backbone; its plugin's `architecture` is wrong"

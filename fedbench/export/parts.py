@@ -1,4 +1,4 @@
-"""A global model in timm's names: the frozen backbone as far as it is used, the low-rank adapters, the classifiers."""
+"""A global model in the plain model's names: the frozen backbone so far as used, low-rank adapters, classifiers."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from fedbench.errors import UserError
+from fedbench.export.texts import TextBackbone
 from fedbench.models.adapter import LowRank
 from fedbench.models.globalmodel import GlobalModel
 
@@ -23,9 +24,9 @@ class Parts:
 
     model: the global model · layers: the backbone's layers up to the deepest classifier, which are blocks 0, 1,
     ... here · frozen: the parameters and buffers without adapters and classifier · adapters: by the name of the
-    layer each stands on · image_size: pixels a side · heads: the names of the plain model's classifiers. A distilled
-    model answers by the mean of two, each on a token of its own: the cell's one reads the mean of the tokens, so that
-    both are equal to it.
+    layer each stands on · image_size: pixels a side, or tokens · heads: the names of the plain model's classifiers. A
+    distilled model answers by the mean of two, each on a token of its own: the cell's one reads the mean of the tokens,
+    so that both are equal to it · texts: of a model of texts, its backbone.
     """
 
     model: GlobalModel
@@ -34,6 +35,7 @@ class Parts:
     adapters: Mapping[str, LowRank]
     image_size: int
     heads: Sequence[str] = (HEAD,)
+    texts: TextBackbone | None = None
 
     @property
     def whole(self) -> bool:
@@ -63,19 +65,22 @@ class Parts:
         }
 
     def logits(self, x: Tensor) -> Tensor:
-        """(B, 3, H, W) -> (B, C): the deepest classifier's."""
+        """Images (B, 3, H, W), or ids (B, T) -> (B, C): the deepest classifier's."""
         return self.classifier(self.model.features(x))
 
 
-def parts_of(model: GlobalModel, image_size: int) -> Parts:
+def parts_of(model: GlobalModel, image_size: int, texts: TextBackbone | None = None) -> Parts:
     """Take a global model apart. Raises UserError where it has adapters that are not low-rank."""
     root, layers = model.blocks.model, list(model.layers[: model.last.depth])
-    new = {f"blocks.{old}": f"blocks.{i}" for i, old in enumerate(layers)}
+    names = texts.names if texts else {}
+    inside_blocks = names.get("blocks", "blocks")
+    new = {f"blocks.{old}": f"{inside_blocks}.{i}" for i, old in enumerate(layers)}
 
     def named(name: str) -> str:
-        """The name in the model of these layers alone, empty for what is in others."""
+        """The name in the plain model of these layers alone, empty for what is in others."""
         if not name.startswith("blocks."):
-            return name
+            first, dot, rest = name.partition(".")
+            return names.get(first, first) + dot + rest
         block = ".".join(name.split(".")[:2])
         return new[block] + name.removeprefix(block) if block in new else ""
 
@@ -98,6 +103,7 @@ def parts_of(model: GlobalModel, image_size: int) -> Parts:
         {named(name): adapter for name, adapter in low_rank.items() if named(name)},
         image_size,
         _heads(root),
+        texts,
     )
 
 
@@ -128,9 +134,14 @@ def adapters_of(parts: Parts, form: str) -> tuple[list[str], LowRank]:
 @torch.no_grad()
 def agrees(model: nn.Module, parts: Parts) -> bool:
     """Whether a plain model gives the logits of the cell's, to float32's rounding."""
-    size = (2, 3, parts.image_size, parts.image_size)
-    x = torch.randn(size, generator=torch.Generator().manual_seed(0))
-    found, wanted = model(x), parts.logits(x)
+    if parts.texts:
+        x = parts.texts.sample
+        found = parts.texts.answer(model, x)
+    else:
+        size = (2, 3, parts.image_size, parts.image_size)
+        x = torch.randn(size, generator=torch.Generator().manual_seed(0))
+        found = model(x)
+    wanted = parts.logits(x)
     return found.shape == wanted.shape and bool((found - wanted).abs().max() <= CLOSE * wanted.abs().max())
 
 

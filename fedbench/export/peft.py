@@ -1,4 +1,4 @@
-"""PEFT's own format: `PeftModel.from_pretrained(model, folder)` puts the adapters and the head onto timm's model."""
+"""PEFT's own format: `PeftModel.from_pretrained(model, folder)` puts the adapters and the head onto a plain model."""
 
 from __future__ import annotations
 

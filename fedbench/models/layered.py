@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
 from torch import Tensor, nn
@@ -17,6 +18,28 @@ class Tokenizer(Protocol):
     def __call__(self, texts: Sequence[str] | Sequence[tuple[str, str]], max_length: int) -> list[list[int]]:
         """Return the ids of every text or pair of texts, special tokens included: 1 to max_length of each."""
         ...
+
+
+@dataclass(frozen=True)
+class Pretrained:
+    """Which model of `transformers` a model of texts is made of. One that has it as its attribute `pretrained` is
+    exported for that model.
+
+    Attributes:
+        name: On the Hub, or a folder.
+        revision: The commit on the Hub, where there is one.
+        kind: The class in `transformers`.
+        config: Its configuration.
+        names: What it calls the parts of ours: `{"blocks": "encoder.layer"}`.
+        options: What its class is given so that it has no more parts than ours.
+    """
+
+    name: str
+    revision: str | None
+    kind: str
+    config: Any
+    names: Mapping[str, str]
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Layered(Protocol):

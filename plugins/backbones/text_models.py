@@ -15,7 +15,7 @@ from fedbench import hookimpl
 from fedbench.disk import hash_of_bytes, hash_of_file
 from fedbench.errors import ExtraMissing, UserError
 from fedbench.models.backbone import Source
-from fedbench.models.layered import mean_of_tokens
+from fedbench.models.layered import Pretrained, mean_of_tokens
 from fedbench.options import Text, judged
 
 MOST = 512  # tokens of a text, where a model takes more
@@ -208,6 +208,20 @@ class TextModel(nn.Module):
         config = model.config
         self.encodes = config.model_type in ENCODERS
         parts = (ENCODERS if self.encodes else DECODERS)[config.model_type]
+        self.pretrained = Pretrained(
+            getattr(config, "_name_or_path", ""),
+            getattr(config, "_commit_hash", None),
+            type(model).__name__,
+            config,
+            {
+                "embeddings": parts.embeddings,
+                "projection": "embeddings_project",
+                "blocks": parts.blocks,
+                "norm": parts.norm,
+                "rotary": "rotary_emb",
+            },
+            {"add_pooling_layer": False} if hasattr(model, "pooler") else {},
+        )
         self.pad_id = config.pad_token_id if isinstance(config.pad_token_id, int) else 0
         before = self.pad_id + 1 if config.model_type in ("roberta", "xlm-roberta", "camembert") else 0
         self.most = min(MOST, config.max_position_embeddings - before)  # positions begin behind the padding's
@@ -227,16 +241,19 @@ class TextModel(nn.Module):
                 module.p = 0.0
         self.eval()
 
-    def embed(self, x: Tensor) -> Tensor:
-        """Ids (B, T), PADDING where a text has ended -> (B, T, D)"""
+    def inputs(self, x: Tensor) -> dict[str, Tensor]:
+        """Ids (B, T), PADDING where a text has ended -> what `transformers` is given in addition to the mask."""
         ids = x.masked_fill(x < 0, self.pad_id)
-        if not self.encodes:
-            return self.embeddings(ids)
         given = {"input_ids": ids}
         if self.separator is not None:  # what stands behind the first separator is the second text
             ends = ids == self.separator
             given["token_type_ids"] = (ends.cumsum(1) - ends.long()).clamp(max=1).masked_fill(x < 0, 0)
-        hidden: Tensor = self.embeddings(**given)
+        return given
+
+    def embed(self, x: Tensor) -> Tensor:
+        """Ids (B, T), PADDING where a text has ended -> (B, T, D)"""
+        given = self.inputs(x)
+        hidden: Tensor = self.embeddings(**given) if self.encodes else self.embeddings(given["input_ids"])
         return hidden if self.projection is None else self.projection(hidden)
 
     def mask(self, x: Tensor) -> Tensor:
@@ -262,7 +279,10 @@ class TextModel(nn.Module):
 
     def pool(self, hidden: Tensor, mask: Tensor | None) -> Tensor:
         assert mask is not None
-        hidden = self.norm(hidden)
+        return self.read(self.norm(hidden), mask)
+
+    def read(self, hidden: Tensor, mask: Tensor) -> Tensor:
+        """What classifiers read of the last hidden states (B, T, D): (B, D)."""
         if self.pooling == "cls":
             return hidden[:, 0]
         if self.pooling == "last":
