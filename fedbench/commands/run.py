@@ -63,7 +63,7 @@ CHANGING = ("sets", "scenarios", "methods", "seeds", "variants", "add", "profile
 @click.option("--force", is_flag=True, help="Run finished cells again too.")
 @click.option("--shard", type=Shard(), help="Only the I-th of N parts of the cells; `fedbench merge` joins them.")
 @click.option(
-    "--tracker", "trackers", multiple=True, metavar="NAME", help="Who follows every round: mlflow, tensorboard."
+    "--tracker", "trackers", multiple=True, metavar="NAME", help="Who follows every round: mlflow, tensorboard, wandb."
 )
 @click.option("--quiet", is_flag=True, help="Print nothing but errors.")
 @click.option("--json", "as_json", is_flag=True, help="Print a summary as JSON.")
