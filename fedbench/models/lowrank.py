@@ -34,10 +34,10 @@ class AdapterPair:
 
 def pairs(model: Blocks) -> list[AdapterPair]:
     """Every low-rank adapter of the model with a trained factor, in the order of the layers."""
-    names = {id(p): place for place, p in model.trained().items()}
     found = []
     for path, module in _modules(model):
         own = module.low_rank()
+        names = {id(p): _place(f"{path}.{name}") for name, p in module.named_parameters() if p.requires_grad}
         if id(own.A) in names and id(own.B) in names:
             found.append(AdapterPair(_place(path), names[id(own.A)], names[id(own.B)], own.rank, own.alpha / own.rank))
     return found

@@ -161,6 +161,25 @@ class Assets:
                 sizes[size] = dataclasses.replace(found, load=functools.cache(found.load))
         return sizes[size]
 
+    def outline(self, config: Mapping[str, Any]) -> Dataset:
+        """The data set of a cell for a plan: without pixels where it has an outline, and with the length of its longest
+        texts, which the tokenizer is asked for once. Raises UserError."""
+        backbone = self.backbone(config["backbone"])
+        dataset = self.dataset(config["data"], backbone["image_size"])
+        if not (dataset.texts and backbone["texts"]):
+            return dataset.outlined
+        most, splits = config["data"].get("max_length") or backbone["image_size"], dataset.load()
+        halves = (splits.train, splits.test)
+
+        def compute() -> list[int]:
+            tokenizer: Any = self.source(config["backbone"]).tokenizer
+            return [max(map(len, tokenizer(half.text, most)), default=1) for half in halves]
+
+        weights = [dict(config["backbone"]), backbone["fingerprint"], self.stamp("backbone", config["backbone"])]
+        lengths = remembered("text lengths", [dataset.fingerprint, most, weights], compute)
+        train, test = (dataclasses.replace(half, length=n) for half, n in zip(halves, lengths, strict=True))
+        return dataclasses.replace(dataset, load=lambda: dataclasses.replace(splits, train=train, test=test))
+
     def _sizes(self, data: Ref) -> dict[int, Dataset]:
         """What is known already of a data set, by image size."""
         return self._datasets.setdefault(json.dumps(dataset_ref(data), sort_keys=True), {})

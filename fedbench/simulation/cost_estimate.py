@@ -117,9 +117,10 @@ class _Batch:
 class Asking:
     """Cells that a function is asked about in as many child processes as there are cores.
 
-    Cells of one method name go to one process. A reason stands in `found` under `not_applicable`; under `unknown` where
-    a plugin needs values and has shapes; under `refused` where a method refuses its configuration, with the `option` to
-    blame; under `broke` where a plugin raises, and under `failed` where it ends, hangs or crashes its process.
+    Cells of one method name go to one process: of a third-party one to its own, of others to one for each core. A
+    reason stands in `found` under `not_applicable`; under `unknown` where a plugin needs values and has shapes; under
+    `refused` where a method refuses its configuration, with the `option` to blame; under `broke` where a plugin raises,
+    and under `failed` where it ends, hangs or crashes its process.
 
     function: as of `Child`, which gives `cells` and the other keys of `_started` to `answer_each` · timeout: seconds
     that one cell may take · groups: cells, those of one method together · given: further arguments · found: the answers
@@ -135,10 +136,7 @@ class Asking:
 
     def run(self) -> Iterator[None]:
         """Ask about all; yields whenever something is found."""
-        by_name: dict[str, list[Cell]] = {}
-        for group in self.groups:
-            by_name.setdefault(group[0][1]["method"]["name"], []).extend(group)
-        waiting, at_work = list(by_name.values()), list[_Batch]()
+        waiting, at_work = self._shared_out(), list[_Batch]()
         try:
             while waiting or at_work:
                 while waiting and len(at_work) < machine.cores():
@@ -153,6 +151,20 @@ class Asking:
         finally:
             for batch in at_work:
                 batch.child.close()
+
+    def _shared_out(self) -> list[list[Cell]]:
+        """The cells of each process, which loads the data and the backbone for all of them."""
+        by_name: dict[str, list[Cell]] = {}
+        for group in self.groups:
+            by_name.setdefault(group[0][1]["method"]["name"], []).extend(group)
+        registry, own = self.assets.registry, list[list[Cell]]()
+        common: list[list[Cell]] = [[] for _ in range(machine.cores())]
+        for cells in by_name.values():
+            if any(registry.third_party(config) for _, config in cells):
+                own.append(cells)
+            else:
+                min(common, key=len).extend(cells)
+        return [*filter(None, common), *own]
 
     def _started(self, cells: list[Cell]) -> _Batch:
         registry = self.assets.registry

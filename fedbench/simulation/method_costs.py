@@ -188,7 +188,7 @@ class MethodCosts:
         parts["train"] = {key: value for key, value in config["train"].items() if key != "optimizer"}
         key = json.dumps([parts, layers, size], sort_keys=True)
         if key not in self._data:
-            dataset, source = self.assets.dataset(config["data"], size).outlined, self.assets.source(config["backbone"])
+            dataset, source = self.assets.outline(config), self.assets.source(config["backbone"])
             with shapes_alone():
                 made = FederatedData(config, self.assets.registry, dataset, layers, source, "meta")
             self._data[key] = made

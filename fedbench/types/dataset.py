@@ -46,7 +46,7 @@ class Texts:
         text: n strings, or n pairs of strings.
         y: (n,) int64, the classes.
         domain: (n,) int64, indices into `Dataset.domains`.
-        length: How many tokens the longest is taken to have at least; plans are made with blank texts of some length.
+        length: How many tokens the longest has at least. A plan, which tokenizes none, takes it for exact; 0: unknown.
     """
 
     text: Sequence[str] | Sequence[tuple[str, str]]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 
 import pytest
 from command import TINY
 
 from fedbench.registry.assets import Assets
 from fedbench.registry.registry import Registry
+from fedbench.simulation.batches import TokenIds
 from fedbench_plugins.backbones.micro import WEIGHTS
 
 DOTS = {"name": "dots", "per_class": 2, "normalize": "half", "partition": {"name": "dirichlet", "alpha": 0.1}}
@@ -61,3 +63,25 @@ def test_other_weights_in_the_same_folder_are_noticed_by_the_next_run(tmp_path):
         shutil.copy(WEIGHTS / f"{shipped}.safetensors", tmp_path / "micro_vit-seed0.safetensors")
         told.append(Assets(registry).backbone(ref)["fingerprint"])
     assert told[0] != told[1]
+
+
+def test_texts_are_tokenized_once_for_all_plans_and_never_for_shapes(assets, monkeypatch):
+    data = {"name": "phrases6", "classes": 10, "train_per_class": 2, "test_per_class": 1, "max_length": 16}
+    config = {"data": data, "backbone": {"name": "micro_bert"}}
+    source, asked = assets.source, []
+
+    def counted(ref):
+        found = source(ref)
+
+        def tokenizer(texts, most):
+            asked.append(len(texts))
+            return found.tokenizer(texts, most)
+
+        return replace(found, tokenizer=tokenizer)
+
+    monkeypatch.setattr(assets, "source", counted)
+    for _ in range(2):
+        splits = assets.outline(config).load()
+        assert asked == [len(splits.train), len(splits.test)]
+    whole = TokenIds(assets.dataset(data, 16).load().train, source({"name": "micro_bert"}).tokenizer, 16, "cpu")
+    assert TokenIds(splits.train, None, 16, "meta").size == whole.size <= 16
