@@ -69,12 +69,15 @@ def _own() -> float:
     return total
 
 
-def table(title: str, facts: dict[str, dict[str, Any]], floor: float, base: str = "cohort") -> Sequence[str]:
+def table(
+    title: str, facts: dict[str, dict[str, Any]], floor: float | None = None, base: str = "cohort"
+) -> Sequence[str]:
     """Lines of at most 80 columns: seconds of a round, and how many times the base's."""
     lines = [title, f"{'':<34}{'median':>8}{'min':>8}{'max':>8}{'rounds':>8}{'ratio':>8}", "-" * 74]
     own = facts[base]["median"]
     for name, fact in sorted(facts.items(), key=lambda item: -item[1]["median"]):
         numbers = f"{fact['median']:>8.3g}{fact['min']:>8.3g}{fact['max']:>8.3g}{fact['counted']:>8}"
         lines.append(f"{name:<34}{numbers}{fact['median'] / own:>7.2f}x")
-    lines.append(f"{'floor: necessary products at peak':<34}{floor:>8.3g}{'':>24}{floor / own:>7.2f}x")
+    if floor is not None:
+        lines.append(f"{'floor: necessary products at peak':<34}{floor:>8.3g}{'':>24}{floor / own:>7.2f}x")
     return lines

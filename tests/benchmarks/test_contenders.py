@@ -11,11 +11,12 @@ import psutil
 import pytest
 import torch
 import torch.nn.functional as F
+from contenders.engines import cohort, sequential
 from contenders.flower import flower
 from contenders.pfl import pfl
 from contenders.reference import reference
 from torch import Tensor
-from work import ALPHA, CLIP, RANK, SGD, TARGETS, TINY, Update, Work
+from work import ALPHA, CLIP, RANK, SGD, TARGETS, TINY, TINY_BERT, Update, Work
 
 
 def missing(*packages: str) -> list[str]:
@@ -44,6 +45,21 @@ def test_the_references_dropout_changes_its_updates():
 def test_flower_does_the_plain_loops_round():
     """About 15 s, nearly all of it Ray's start and end."""
     does_the_plain_loops_round(flower)
+
+
+@needs("flwr", "ray", "peft", "transformers")
+def test_flower_with_peft_does_our_round_of_texts():
+    with flower(TINY_BERT) as run, sequential(TINY_BERT) as ours:
+        assert apart(run(), ours()) < 1e-5
+        assert apart(run(), ours()) < 1e-5
+
+
+@needs("transformers")
+def test_our_engines_do_one_round_of_texts():
+    with sequential(TINY_BERT) as one, cohort(TINY_BERT) as other:
+        first = one()
+        assert apart(other(), first) < 1e-5
+        assert apart([{name: TINY_BERT.start()[name] for name in update} for update in first], first) > 1e-3
 
 
 @needs("pfl")
@@ -102,7 +118,7 @@ def plain_round(work: Work) -> list[Update]:
 
 
 def with_hooks(work: Work, layers: list[int], values: Update) -> torch.nn.Module:
-    vit = work.vit().requires_grad_(False)
+    vit = work.backbone().requires_grad_(False)
     for j in layers:
         for target in TARGETS:
             A, B = (values[f"blocks.{j}.{target}.lora_{which}"] for which in "AB")

@@ -16,9 +16,9 @@ from contenders.pfl import pfl
 from contenders.reference import reference
 from interleaved import Times, table, timed
 from test_contenders import apart, missing, plain_round
-from work import DIM64, DIM192, TINY
+from work import DIM64, DIM192, MINILM, TINY
 
-PASSES = {"dim64": 9, "dim192": 4}
+PASSES = {"dim64": 9, "dim192": 4, "minilm": 5}
 CONTENDERS = {
     "cohort": (cohort, ()),
     "cohort, bf16": (functools.partial(cohort, precision="bf16"), ()),
@@ -53,7 +53,32 @@ def test_the_necessary_work_of_one_layer_is_counted_by_hand():
 def test_one_round(benchmark, figures, work):
     if benchmark.disabled:
         pytest.skip("only timed with --benchmark-enable")
-    there = {name: make for name, (make, needed) in CONTENDERS.items() if not missing(*needed)}
+    facts = facts_of(
+        benchmark, work, {name: make for name, (make, needed) in CONTENDERS.items() if not missing(*needed)}
+    )
+    rates = peak()
+    floor = necessary_flops(work) / max(rates.values())
+    title = f"{work.name}: {work.dim} channels, {work.tokens} tokens, depths {work.depths}, seconds a round"
+    figures.add(
+        work.name, {"contenders": facts, "floor": floor, "peak": rates, "flops": necessary_flops(work)},
+        table(title, facts, floor),
+    )  # fmt: skip
+
+
+def test_one_round_of_texts(benchmark, figures):
+    """MiniLM, or a BERT of its shape, by fedbench and by Flower with peft."""
+    if benchmark.disabled:
+        pytest.skip("only timed with --benchmark-enable")
+    there = {"cohort": cohort, "sequential": sequential}
+    if not missing("flwr", "ray", "peft", "transformers"):
+        there["Flower with peft"] = flower
+    facts = facts_of(benchmark, MINILM, there)
+    title = f"{MINILM.name}: {MINILM.longest} tokens, depths {MINILM.depths}, seconds a round"
+    figures.add(MINILM.name, {"contenders": facts}, table(title, facts))
+
+
+def facts_of(benchmark, work, there):
+    """Time the contenders in turn; their updates must agree."""
     times, last = {name: Times() for name in there}, {}
     with ExitStack() as stack:
         runs = {name: stack.enter_context(make(work)) for name, make in there.items()}
@@ -67,11 +92,4 @@ def test_one_round(benchmark, figures, work):
         benchmark.pedantic(one_pass, rounds=PASSES[work.name])
     for name, updates in last.items():
         assert name in INEXACT or apart(updates, last["sequential"]) < 1e-4, f"{name} did another round"
-    rates = peak()
-    floor = necessary_flops(work) / max(rates.values())
-    facts = {name: own.facts() for name, own in times.items()}
-    title = f"{work.name}: {work.dim} channels, {work.tokens} tokens, depths {work.depths}, seconds a round"
-    figures.add(
-        work.name, {"contenders": facts, "floor": floor, "peak": rates, "flops": necessary_flops(work)},
-        table(title, facts, floor),
-    )  # fmt: skip
+    return {name: own.facts() for name, own in times.items()}

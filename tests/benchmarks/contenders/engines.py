@@ -87,7 +87,7 @@ def _of_a_round(work: Work) -> tuple[Blocks, dict[str, Any], Plan, Cohort, Job]:
     """What `engine.train` is called with; model and images are kept from round to round."""
     from fedbench_plugins.adapters.lora import lora
 
-    model = Blocks(work.vit())
+    model = Blocks(work.backbone())
     lora(RANK, ALPHA)(model)
     model.add_classifier("head", CLASSES)
     start, M, N = work.start(), work.M(), len(work.depths)

@@ -16,11 +16,12 @@ from unittest import mock
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from work import CLIP, SGD, Update, Work
+from work import CLIP, SGD, TextWork, Update, Work
 
 from fedbench.machine import cores
 
-from . import held, layers_held, logits, lora_vit
+from . import held, layers_held, logits, lora_vit, trained
+from .texts import lora_bert, text_logits
 
 # Nothing is reported home, and Ray does not warn that it is asked for no GPU.
 QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
@@ -151,7 +152,7 @@ def _ask(grid, contents: dict, kind: str) -> dict:
 def _record(work: Work):
     from flwr.app import ConfigRecord
 
-    return ConfigRecord({**dataclasses.asdict(work), "depths": list(work.depths)})
+    return ConfigRecord({**dataclasses.asdict(work), "depths": list(work.depths), "kind": type(work).__name__})
 
 
 # The clients' side, in Ray's actors, which import this module: what they keep is kept per process.
@@ -170,12 +171,14 @@ def _client_app():
 def _kept(work: Work) -> tuple[nn.Module, list[list[tuple[Tensor, Tensor]]]]:
     """The frozen model, and every client's batches: any actor may get any client."""
     torch.set_num_threads(1)
-    return lora_vit(work), [list(work.batches(n)) for n in range(len(work.depths))]
+    model = lora_bert(work) if isinstance(work, TextWork) else lora_vit(work)
+    return model, [list(work.batches(n)) for n in range(len(work.depths))]
 
 
 def _work(message) -> Work:
-    record = message.content["work"]
-    return Work(**{**record, "depths": tuple(record["depths"])})
+    record = dict(message.content["work"])
+    kind = {"Work": Work, "TextWork": TextWork}[record.pop("kind")]
+    return kind(**{**record, "depths": tuple(record["depths"])})
 
 
 def _say_who(message, context):
@@ -188,14 +191,18 @@ def _say_who(message, context):
 def _train(message, context):
     from flwr.app import ArrayRecord, Message, RecordDict
 
-    vit, batches = _kept(_work(message))
+    work = _work(message)
+    model, batches = _kept(work)
+    answer = text_logits if isinstance(work, TextWork) else logits
     layers = list(message.content["held"]["layers"])
-    vit.load_state_dict(message.content["arrays"].to_torch_state_dict(), strict=False)
-    trained = held({name: value for name, value in vit.named_parameters() if value.requires_grad}, layers)
-    optimizer = torch.optim.SGD(trained.values(), **SGD)
+    own = held(trained(model), layers)
+    with torch.no_grad():
+        for name, value in message.content["arrays"].to_torch_state_dict().items():
+            own[name].copy_(value)
+    optimizer = torch.optim.SGD(own.values(), **SGD)
     for x, y in batches[context.node_config["partition-id"]]:
         optimizer.zero_grad()
-        F.cross_entropy(logits(vit, x, layers), y).backward()
-        nn.utils.clip_grad_norm_(trained.values(), CLIP)
+        F.cross_entropy(answer(model, x, layers), y).backward()
+        nn.utils.clip_grad_norm_(own.values(), CLIP)
         optimizer.step()
-    return Message(RecordDict({"arrays": ArrayRecord(trained)}), reply_to=message)
+    return Message(RecordDict({"arrays": ArrayRecord(own)}), reply_to=message)

@@ -44,7 +44,7 @@ def reference(
 def _peft_model(work: Work, dropout: float) -> nn.Module:
     from peft import LoraConfig, get_peft_model
 
-    vit = work.vit()
+    vit = work.backbone()
     vit.head = nn.Linear(work.dim, CLASSES)
     config = LoraConfig(r=RANK, lora_alpha=int(ALPHA), lora_dropout=dropout, target_modules=list(TARGETS))
     model = get_peft_model(vit, config)
