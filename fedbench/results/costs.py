@@ -7,21 +7,23 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from fedbench.results.metric_direction import without_noise
+from fedbench.results.store import CELL, spans
 
 if TYPE_CHECKING:
     import numpy as np
     import pyarrow
-
-    from fedbench.results.tables import Whole
 
 # By the name of a budget: columns of rounds.parquet, over all clients, or of clock.parquet.
 PAID = {"bytes": ("bytes_down", "bytes_up"), "flops": ("flops",), "seconds": ("duration",), "joules": ("energy",)}
 WAITED = "seconds"  # of PAID, how long the server waits
 SIDES = ("down", "compute", "up", "server")  # of a client's round, the simulated seconds
 SUMS = ("bytes_down", "bytes_up", "flops")
+ROWS: tuple[Any, ...] = ([], "count_all")  # of a group, how many rows it has
 LARGEST_SUM = 2.0**62  # from which a sum of int64 may overflow
 BLOCK = 64  # cells whose layers are counted at once: their lists take more memory than all other columns
 
@@ -59,19 +61,14 @@ def spending(rounds: np.ndarray, amounts: np.ndarray) -> Spending:
     import numpy as np
 
     found, places = np.unique(rounds, return_inverse=True)
-    paid = exact(amounts)
+    large = amounts.dtype.kind == "i" and float(amounts.sum(dtype=float)) > LARGEST_SUM
+    paid = amounts.astype(object) if large else amounts
     totals = np.zeros(len(found), paid.dtype)
     np.add.at(totals, places, paid)  # one row after the other, as floats must be added for equal bits
     return Spending(found.tolist(), np.cumsum(totals).tolist())
 
 
-def exact(values: np.ndarray) -> np.ndarray:
-    """Values as they can be added up: integers whose sum may overflow become Python's."""
-    large = values.dtype.kind == "i" and float(abs(values).sum(dtype=float)) > LARGEST_SUM
-    return values.astype(object) if large else values
-
-
-def totals(whole: Callable[[str, Sequence[str]], Whole]) -> dict[str, dict[str, Any]]:
+def totals(whole: Callable[[str, Sequence[str]], pyarrow.Table]) -> dict[str, dict[str, Any]]:
     """Sums and extremes over all rows of each cell that any client took part in, by its id.
 
     - rows: client-rounds; last: the last round
@@ -84,139 +81,102 @@ def totals(whole: Callable[[str, Sequence[str]], Whole]) -> dict[str, dict[str, 
     - simulated: None where clients have no devices
 
     Args:
-        whole: reads some columns of a table of all cells; each column is read where it is used, and then forgotten.
+        whole: reads some columns of a table of all cells, after a column `cell`; each is forgotten after its use.
     """
-    import numpy as np
-
-    rounds = whole("rounds", ("round", *SUMS))
-    if not rounds.spans:
-        return {}
-    starts = rounds.starts
-    columns: dict[str, Sequence[Any]] = {
-        "rows": np.diff(starts, append=len(rounds.table)).tolist(),
-        "last": np.maximum.reduceat(rounds.numbers("round"), starts).tolist(),
-        "sums": list(zip(*(_sums(rounds, name) for name in SUMS), strict=True)),
-        "memory": _memory(whole("rounds", ("client", "memory_bytes", "workspace_bytes"))),
-    }
-    found: dict[str, dict[str, Any]] = {
-        id: (own := dict(zip(columns, values, strict=True)))
-        | dict(zip(SUMS, map(float, own["sums"]), strict=True))
-        | {"gamma": None, "returned": 0, "layers": 0, "server_flops": None, "server_memory": None, "simulated": None}
-        for id, values in zip(rounds.spans, zip(*columns.values(), strict=True), strict=True)
-    }
-    sent = _exchange(whole("exchange", ("what", "bytes_down", "bytes_up")))
-    for id, own in found.items():
-        own["exchange"] = sent.get(id, {})
+    found: dict[str, dict[str, Any]] = {}
+    rounds = _exact(whole("rounds", ("round", *SUMS)), SUMS)
+    wanted = [ROWS, ("round", "max"), *((name, "sum") for name in SUMS)]
+    for id, n, last, *sums in _grouped(rounds, (CELL,), wanted):
+        own = {"rows": n, "last": last, "sums": tuple(map(int, sums)), **dict(zip(SUMS, map(float, sums), strict=True))}
+        others = ("gamma", "server_flops", "server_memory", "simulated")
+        found[id] = {**own, **dict.fromkeys(others), "returned": 0, "layers": 0, "exchange": {}}
+    exchange = _exact(whole("exchange", ("what", "bytes_down", "bytes_up")), ("bytes_down", "bytes_up"))
+    for id, kind, *sent in _grouped(exchange, (CELL, "what"), [("bytes_down", "sum"), ("bytes_up", "sum")]):
+        if id in found:
+            found[id]["exchange"][kind] = [*map(int, sent)]
     coverage = _coverage(whole("rounds", ("round", "trained_layers", "arrived")))
-    for some in (coverage, _server(whole("server", ("flops", "memory_bytes"))), _simulated(whole)):
-        for id, own in some:
-            if id in found:
-                found[id].update(own)
+    memory = _memory(whole("rounds", ("client", "memory_bytes", "workspace_bytes")))
+    server = _server(whole("server", ("flops", "memory_bytes")))
+    for id, facts in (*memory, *coverage, *server, *_simulated(whole)):
+        if id in found:
+            found[id].update(facts)
     return found
 
 
-def _sums(whole: Whole, name: str) -> list[int]:
-    import numpy as np
+def _exact(table: pyarrow.Table, names: Sequence[str]) -> pyarrow.Table:
+    """A table whose integers can be added up: those whose sum may overflow become decimals."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
 
-    found: list[int] = np.add.reduceat(exact(whole.numbers(name)), whole.starts).tolist()
-    return found
+    for name in names:
+        if len(table) and pc.sum(table[name].cast(pa.float64())).as_py() > LARGEST_SUM:
+            place = table.schema.get_field_index(name)
+            table = table.set_column(place, name, table[name].cast(pa.decimal128(38)))
+    return table
 
 
-def _memory(rounds: Whole) -> list[list[float]]:
+def _grouped(table: pyarrow.Table, keys: Sequence[str], wanted: Sequence[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+    """The keys of each group, in the order of first rows, and what is wanted of it, as Arrow's `aggregate` takes it."""
+    found = table.group_by([*keys], use_threads=False).aggregate([*wanted])
+    return zip(*(column.to_pylist() for column in found.columns), strict=True)
+
+
+def _memory(rounds: pyarrow.Table) -> Iterator[tuple[str, dict[str, Any]]]:
     """Of each client's largest estimate over rounds, the smallest, the median and the largest, in bytes."""
-    import numpy as np
+    import pyarrow.compute as pc
 
-    key = rounds.cells << 32 | rounds.numbers("client").astype(np.uint32)
-    order = np.argsort(key)
-    key = key[order]
-    first = np.flatnonzero(np.diff(key, prepend=-1))
-    needed = rounds.numbers("memory_bytes") + rounds.numbers("workspace_bytes")
-    largest, cells = np.maximum.reduceat(needed[order], first), key[first] >> 32
-    largest = largest[np.lexsort((largest, cells))]
-    starts = np.flatnonzero(np.diff(cells, prepend=-1))
-    n = np.diff(starts, append=len(cells))
-    middle = (largest[starts + (n - 1) // 2] + largest[starts + n // 2]) / 2
-    return np.stack([largest[starts], middle, largest[starts + n - 1]], 1).tolist()
+    needed = pc.add(rounds["memory_bytes"], pc.fill_null(rounds["workspace_bytes"], 0))
+    clients = rounds.append_column("needed", needed).group_by([CELL, "client"]).aggregate([("needed", "max")])
+    for id, largest in _grouped(clients, (CELL,), [("needed_max", "list")]):
+        yield id, {"memory": [float(of(largest)) for of in (min, median, max)]}
 
 
-def _coverage(rounds: Whole) -> Iterator[tuple[str, dict[str, Any]]]:
+def _coverage(rounds: pyarrow.Table) -> Iterator[tuple[str, dict[str, Any]]]:
     """Of cells in which a layer came back: how many clients trained it in each round, in short."""
-    import numpy as np
+    import pyarrow.compute as pc
 
-    ids, starts = list(rounds.spans), [*rounds.starts.tolist(), len(rounds.table)]
-    when, arrived = rounds.numbers("round").astype(np.int64), rounds.numbers("arrived").astype(bool)
-    for place in range(0, len(ids), BLOCK):
-        last = min(place + BLOCK, len(ids))
-        rows = slice(starts[place], starts[last])
-        layers, of_row = rounds.lists("trained_layers", rows)
-        came = arrived[rows][of_row]
-        layers, of_row = layers[came].astype(np.uint16), of_row[came]
-        key = (((rounds.cells[rows] - place) << 32 | when[rows]) << 16)[of_row] | layers
-        trained, clients = np.unique(key, return_counts=True)
-        cells = trained >> 48
-        first = np.flatnonzero(np.diff(cells, prepend=-1))
-        if not len(first):
-            continue
-        different = np.bincount(np.unique(cells << 16 | trained & 0xFFFF) >> 16)
-        least, returned = np.minimum.reduceat(clients, first), np.add.reduceat(clients, first)
-        for n, *facts in zip(cells[first].tolist(), least.tolist(), returned.tolist(), strict=True):
-            yield ids[place + n], dict(zip(("gamma", "returned", "layers"), (*facts, int(different[n])), strict=True))
+    ends = [end for _, end in spans(rounds).values()]
+    bounds = [0, *ends[BLOCK - 1 : -1 : BLOCK], *ends[-1:]]
+    for start, end in pairwise(bounds):
+        part = rounds.slice(start, end - start)
+        part = part.filter(part["arrived"])
+        of_row = part.select([CELL, "round"]).take(pc.list_parent_indices(part["trained_layers"]))
+        layers = of_row.append_column("layer", pc.list_flatten(part["trained_layers"]))
+        trained = layers.group_by([CELL, "round", "layer"]).aggregate([ROWS])
+        wanted = [("count_all", "min"), ("count_all", "sum"), ("layer", "count_distinct")]
+        for id, *facts in _grouped(trained, (CELL,), wanted):
+            yield id, dict(zip(("gamma", "returned", "layers"), facts, strict=True))
 
 
-def _server(server: Whole) -> Iterator[tuple[str, dict[str, Any]]]:
-    import numpy as np
-
-    if server.spans:
-        largest = np.maximum.reduceat(server.numbers("memory_bytes"), server.starts).tolist()
-        for id, flops, memory in zip(server.spans, _sums(server, "flops"), largest, strict=True):
-            yield id, {"server_flops": float(flops), "server_memory": float(memory)}
+def _server(server: pyarrow.Table) -> Iterator[tuple[str, dict[str, Any]]]:
+    for id, flops, memory in _grouped(_exact(server, ("flops",)), (CELL,), [("flops", "sum"), ("memory_bytes", "max")]):
+        yield id, {"server_flops": float(flops), "server_memory": float(memory)}
 
 
-def _exchange(exchange: Whole) -> dict[str, dict[str, list[int]]]:
-    """Bytes down and up, of all clients in all rounds, by cell and kind; kinds in the order of their first rows."""
-    import numpy as np
-
-    found: dict[str, dict[str, list[int]]] = {}
-    if not exchange.spans:
-        return found
-    codes, kinds = exchange.codes("what")
-    keys, first, places = np.unique(exchange.cells * len(kinds) + codes, return_index=True, return_inverse=True)
-    both = []
-    for name in ("bytes_down", "bytes_up"):
-        values = exact(exchange.numbers(name))
-        both.append(np.zeros(len(keys), values.dtype))
-        np.add.at(both[-1], places, values)
-    ids, order = list(exchange.spans), np.argsort(first)
-    for key, *sent in zip(keys[order].tolist(), *(totals[order].tolist() for totals in both), strict=True):
-        found.setdefault(ids[key // len(kinds)], {})[kinds[key % len(kinds)]] = sent
-    return found
-
-
-def _simulated(whole: Callable[[str, Sequence[str]], Whole]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Of cells whose clients have devices, seconds and joules. `np.bincount` adds one row after the other."""
-    import numpy as np
+def _simulated(whole: Callable[[str, Sequence[str]], pyarrow.Table]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Of cells whose clients have devices, seconds and joules."""
+    import pyarrow.compute as pc
 
     clock = whole("clock", ("clients", "duration", "idle_share"))
-    if not clock.spans:
+    if not len(clock):
         return
-    rounds = whole("rounds", (*(f"{side}_seconds" for side in SIDES), "energy"))
-    n, duration = clock.numbers("clients"), clock.numbers("duration")
-    spans = n * duration
-    of_clock = [
-        np.bincount(clock.cells, weights).tolist() for weights in (duration, spans, clock.numbers("idle_share") * spans)
-    ]
-    seconds = {side: np.bincount(rounds.cells, rounds.numbers(f"{side}_seconds")) for side in SIDES}
-    unknown = np.sum([np.bincount(rounds.cells, rounds.missing(f"{side}_seconds")) for side in SIDES], 0)
-    joules, unmetered = (np.bincount(rounds.cells, of("energy")) for of in (rounds.numbers, rounds.missing))
-    place = {id: i for i, id in enumerate(rounds.spans)}
-    for id, total, span, waiting in zip(clock.spans, *of_clock, strict=True):
-        if (i := place.get(id)) is None or unknown[i]:
+    sides = [f"{side}_seconds" for side in SIDES]
+    rounds = whole("rounds", (*sides, "energy"))
+    nulls = pc.CountOptions(mode="only_null")
+    both = [*((name, "sum") for name in (*sides, "energy")), *((name, "count", nulls) for name in (*sides, "energy"))]
+    clients = {id: (n, facts) for id, n, *facts in _grouped(rounds, (CELL,), [ROWS, *both])}
+    span = pc.multiply(clock["clients"], clock["duration"])
+    clock = clock.append_column("span", span).append_column("waiting", pc.multiply(clock["idle_share"], span))
+    wanted = [ROWS, ("duration", "sum"), ("span", "sum"), ("waiting", "sum")]
+    for id, n, total, span, waiting in _grouped(clock, (CELL,), wanted):
+        if id not in clients:
             continue
-        (first, end), (start, stop) = clock.spans[id], rounds.spans[id]
-        means = {side: float(seconds[side][i]) / (stop - start) for side in SIDES}
-        energy = None if unmetered[i] else float(joules[i])
-        took = {"round": total / (end - first), "total": total, **means, "idle": waiting / span if span else 0.0}
-        yield id, {"simulated": took | {"joules": energy}}
+        of, facts = clients[id]
+        (*seconds, joules), (*unknown, unmetered) = facts[: len(SIDES) + 1], facts[len(SIDES) + 1 :]
+        if not any(unknown):
+            means = dict(zip(SIDES, (each / of for each in seconds), strict=True))
+            found = {"round": total / n, "total": total, **means, "idle": waiting / span if span else 0.0}
+            yield id, {"simulated": found | {"joules": None if unmetered else joules}}
 
 
 def asked(rounds: pyarrow.Table) -> list[tuple[int, list[int]]]:

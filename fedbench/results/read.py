@@ -73,9 +73,11 @@ def table_frame(results: Sequence[Result], kind: str, columns: Sequence[str] | N
     parts = []
     for cells, numbers in suites.items():
         whole = cells.whole(kind, names)
-        place_of = np.array([numbers.get(id, -1) for id in whole.spans], np.int32)[whole.cells]
+        ids = whole["cell"].combine_chunks()
+        known = np.array([numbers.get(id, -1) for id in ids.dictionary.to_pylist()], np.int32)
+        place_of = known[ids.indices.to_numpy()]
         order = np.argsort(place_of, kind="stable")[np.count_nonzero(place_of < 0) :]
-        parts.append(whole.table.take(order).add_column(0, "place", pa.array(place_of[order])))
+        parts.append(whole.drop_columns("cell").take(order).add_column(0, "place", pa.array(place_of[order])))
     if not any(map(len, parts)):
         return pandas.DataFrame(columns=["place", *names])
     return _framed(pa.concat_tables(parts).unify_dictionaries())

@@ -205,7 +205,7 @@ def spans(table: pyarrow.Table) -> dict[str, tuple[int, int]]:
     column = table[CELL].combine_chunks()
     codes, ids = numbers(column.indices), column.dictionary.to_pylist()
     starts = np.flatnonzero(np.diff(codes, prepend=-1))
-    ends = [*starts[1:].tolist(), len(codes)]
+    ends = [*starts[1:].tolist(), len(codes)][: len(starts)]
     found = [ids[code] for code in codes[starts].tolist()]
     return dict(zip(found, zip(starts.tolist(), ends, strict=True), strict=True))
 

@@ -13,11 +13,13 @@ from fedbench.results.costs import PAID, WAITED, Spending, spending, totals
 from fedbench.results.files import ALWAYS, checked_table, empty_table, has_table
 from fedbench.results.scores import NAMED, Layout, Scores
 from fedbench.results.store import CELL, TRIES, Store, spans, store_of
-from fedbench.results.tables import Whole, arrow_schema
+from fedbench.results.tables import filled, numbers
 
 if TYPE_CHECKING:
     import numpy as np
     import pyarrow
+
+Spans = Mapping[str, tuple[int, int]]  # between which rows those of each cell lie
 
 
 class SuiteTables:
@@ -37,7 +39,7 @@ class SuiteTables:
         self.faults: dict[str, str] = {}
         self._own: dict[tuple[str, str], pyarrow.Table] = {}
         self._layouts: dict[bytes, Layout] = {}
-        self._paid: dict[str, tuple[Whole, np.ndarray, np.ndarray, np.ndarray]] = {}
+        self._paid: dict[str, tuple[Spans, np.ndarray, np.ndarray, np.ndarray]] = {}
 
     def check(self, kinds: Iterable[str], ids: Iterable[str]) -> None:
         """Read these tables of the cells that are not packed; what is wrong with them is in `faults`."""
@@ -82,8 +84,10 @@ class SuiteTables:
         found = self._current(lambda: self.store.rows(kind, id))
         return empty_table(kind) if found is None else found
 
-    def whole(self, kind: str, columns: Sequence[str] | None = None) -> Whole:
-        """The rows of all cells, without those that have faults. Raises: UserError for a packed table.
+    def whole(self, kind: str, columns: Sequence[str] | None = None) -> pyarrow.Table:
+        """The rows of all cells, without those that have faults, cell by cell, after a column `cell` of their ids.
+
+        Texts are dictionaries. Raises: UserError for a packed table.
 
         Args:
             kind: one of `columns.COLUMNS`.
@@ -104,46 +108,38 @@ class SuiteTables:
                 self.store = now
         return read()
 
-    def _whole(self, kind: str, names: list[str], own: Mapping[str, pyarrow.Table]) -> Whole:
+    def _whole(self, kind: str, names: list[str], own: Mapping[str, pyarrow.Table]) -> pyarrow.Table:
         import pyarrow as pa
 
-        if kind not in self.store.files:
-            packed = arrow_schema(kind).empty_table().select(names)
-            places: dict[str, tuple[int, int]] = {}
-        else:
+        parts = [_encoded(_with_id(table.select(names), id)) for id, table in own.items()]
+        if kind in self.store.files:
             packed = self.store.read(kind, names)
-            places = spans(packed)
-            if not places.keys().isdisjoint(self.loose):
+            if not spans(packed).keys().isdisjoint(self.loose):
                 packed = packed.filter(pa.compute.is_in(packed[CELL], pa.array([*self.loose]), invert=True))
-                places = spans(packed)
-            packed = packed.select(names)
-        row = len(packed)
-        for id, table in own.items():
-            places[id] = (row, row := row + len(table))
-        parts = [_encoded(table.select(names)) for table in (packed, *own.values())]
-        whole = parts[0] if len(parts) == 1 else pa.concat_tables(parts).unify_dictionaries().combine_chunks()
-        return Whole(whole, places)
+            parts.insert(0, _encoded(packed))
+        if not parts:
+            return _encoded(_with_id(empty_table(kind).select(names), ""))
+        return parts[0] if len(parts) == 1 else pa.concat_tables(parts).unify_dictionaries().combine_chunks()
 
     @cached_property
-    def _eval(self) -> tuple[Whole, dict[str, np.ndarray], dict[str, list[str]]]:
-        """The scores of all cells, their columns, with places of texts, and the texts."""
+    def _eval(self) -> tuple[Spans, dict[str, np.ndarray], dict[str, list[str]]]:
+        """Of the scores of all cells: the rows of each, their columns, with places of texts, and the texts."""
         whole = self.whole("eval")
-        kinds = COLUMNS["eval"]
-        coded = {name: whole.codes(name) for name in kinds if kinds[name] == "string"}
-        columns = {name: coded[name][0] if name in coded else whole.numbers(name) for name in kinds}
-        return whole, columns, {name: texts for name, (_, texts) in coded.items()}
+        coded = {name: whole[name].combine_chunks() for name, kind in COLUMNS["eval"].items() if kind == "string"}
+        columns = {n: numbers(coded[n].indices) if n in coded else filled(whole, n) for n in COLUMNS["eval"]}
+        return spans(whole), columns, {name: column.dictionary.to_pylist() for name, column in coded.items()}
 
     def evaluation(self, id: str) -> dict[str, Any]:
         """The columns of eval.parquet of one cell: arrays of numbers, lists of texts. Raises: UserError."""
-        whole, columns, texts = self._eval
-        rows = slice(*self._span(whole, id))
+        places, columns, texts = self._eval
+        rows = slice(*self._span(places, id))
         own: dict[str, Any] = {name: column[rows] for name, column in columns.items()}
         return own | {name: [named[code] for code in own[name].tolist()] for name, named in texts.items()}
 
     def scores(self, id: str) -> Scores:
         """The scores of one cell. Raises: UserError where its tables are not as they were written."""
-        whole, columns, _ = self._eval
-        rows = slice(*self._span(whole, id))
+        places, columns, _ = self._eval
+        rows = slice(*self._span(places, id))
         key = b"".join(columns[name][rows].tobytes() for name in NAMED)
         if key not in self._layouts:  # which cells of one scenario have in common
             own = self.evaluation(id)
@@ -151,10 +147,10 @@ class SuiteTables:
             self._layouts[key] = Layout({n: v if isinstance(v, list) else v.tolist() for n, v in named.items()})
         return Scores(self._layouts[key], columns["value"][rows])
 
-    def _span(self, whole: Whole, id: str) -> tuple[int, int]:
+    def _span(self, places: Spans, id: str) -> tuple[int, int]:
         if id in self.faults:
             raise UserError(self.faults[id])
-        return whole.spans.get(id, (0, 0))
+        return places.get(id, (0, 0))
 
     @cached_property
     def _totals(self) -> dict[str, dict[str, Any]]:
@@ -172,13 +168,19 @@ class SuiteTables:
         their watts. Raises: UserError."""
         if what not in self._paid:
             whole = self.whole("clock" if what == WAITED else "rounds", ("round", *PAID[what]))
-            amounts, *others = (whole.numbers(name) for name in PAID[what])
-            missing = whole.missing(PAID[what][0])
-            self._paid[what] = whole, whole.numbers("round"), sum(others, amounts), missing
-        whole, rounds, amounts, missing = self._paid[what]
-        start, end = self._span(whole, id)
+            amounts, *others = (filled(whole, name) for name in PAID[what])
+            missing = numbers(whole[PAID[what][0]].combine_chunks().is_null())
+            self._paid[what] = spans(whole), filled(whole, "round"), sum(others, amounts), missing
+        places, rounds, amounts, missing = self._paid[what]
+        start, end = self._span(places, id)
         known = end > start or not self.totals(id)["rows"] if what == WAITED else not missing[start:end].any()
         return spending(rounds[start:end], amounts[start:end]) if known else None
+
+
+def _with_id(table: pyarrow.Table, id: str) -> pyarrow.Table:
+    import pyarrow as pa
+
+    return table.add_column(0, CELL, pa.repeat(pa.scalar(id, pa.string()), len(table)))
 
 
 def _encoded(table: pyarrow.Table) -> pyarrow.Table:

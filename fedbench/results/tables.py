@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 from operator import index
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -163,53 +161,10 @@ def wrong_version(path: Path, found: object) -> str:
     )
 
 
-@dataclass(frozen=True)
-class Whole:
-    """The rows of one kind of many cells, in one batch; spans: between which rows those of each cell lie, in order."""
-
-    table: pyarrow.Table
-    spans: Mapping[str, tuple[int, int]]
-
-    @cached_property
-    def starts(self) -> np.ndarray:
-        """The first row of each cell."""
-        import numpy as np
-
-        return np.array([start for start, _ in self.spans.values()], np.int64)
-
-    @cached_property
-    def cells(self) -> np.ndarray:
-        """The number of each row's cell, in the order of `spans`."""
-        import numpy as np
-
-        return np.repeat(np.arange(len(self.spans)), np.diff(self.starts, append=len(self.table)))
-
-    def _column(self, name: str) -> pyarrow.Array:
-        column = self.table[name]  # whose `combine_chunks` copies what is in one chunk already
-        return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-
-    def numbers(self, name: str) -> np.ndarray:
-        """A column of numbers; 0 where one is missing."""
-        column = self._column(name)
-        return numbers(column.fill_null(0) if column.null_count else column)
-
-    def missing(self, name: str) -> np.ndarray:
-        """Where a column has no value."""
-        return numbers(self._column(name).is_null())
-
-    def codes(self, name: str) -> tuple[np.ndarray, list[str]]:
-        """A column of texts: the place of each row's text, and the texts."""
-        column = self._column(name)
-        return numbers(column.indices), column.dictionary.to_pylist()
-
-    def lists(self, name: str, rows: slice) -> tuple[np.ndarray, np.ndarray]:
-        """A column of lists, of some rows: all their values, and the place of the row that each value is of."""
-        import numpy as np
-        import pyarrow.compute as pc
-
-        column = self._column(name)[rows]
-        lengths = numbers(pc.list_value_length(column))
-        return numbers(column.flatten()), np.repeat(np.arange(len(column)), lengths)
+def filled(table: pyarrow.Table, name: str) -> np.ndarray:
+    """A column of numbers; 0 where one is missing."""
+    column = table[name].combine_chunks()
+    return numbers(column.fill_null(0) if column.null_count else column)
 
 
 def numbers(array: pyarrow.Array) -> np.ndarray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 
+import pyarrow as pa
 import pytest
 from boards import board, row, shown
 from factories import eval_rows, prefix_rounds, round_row, write_cell
@@ -12,15 +13,21 @@ from rich.console import Console
 from fedbench.report.cost_tables import costs as costs_of
 from fedbench.report.render import show
 from fedbench.results.costs import totals
-from fedbench.results.tables import Whole, to_table
+from fedbench.results.tables import to_table
+
+
+def with_ids(table):
+    return table.add_column(0, "cell", pa.array(["id"] * len(table), pa.string()).dictionary_encode())
+
+
+NOTHING = {kind: with_ids(to_table(kind, [])) for kind in ("exchange", "server", "clock")}
 
 
 def layer_coverage(rounds, layers, arrived, T):
     """Gamma*, and how often a layer came back over rounds and layers, of one cell with a client a row."""
     rows = zip(range(len(rounds)), rounds, layers, arrived, strict=True)
     table = to_table("rounds", [round_row(t, n, held, arrived=came) for n, t, held, came in rows])
-    spans = {"rounds": {"cell": (0, len(table))}}
-    found = totals(lambda kind, columns: Whole(table, spans.get(kind, {})))["cell"]
+    found = totals(lambda kind, columns: with_ids(table) if kind == "rounds" else NOTHING[kind])["id"]
     return found["gamma"], found["returned"] / (T * found["layers"]) if found["layers"] else None
 
 
