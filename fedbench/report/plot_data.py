@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas
 
 from fedbench.errors import UserError
 from fedbench.report.budget import check_known, paid
@@ -158,60 +159,46 @@ class Shares:
 def by_method(results: Mapping[str, Result]) -> tuple[dict[str, Shares], dict[str, list[int]]]:
     """(what is drawn of every method that trains layers, by label; the clients of each row, by its name); both empty
     where none does."""
-    trained = {label: found for label, r in results.items() if (found := r.trained)["deepest"] >= 0}
-    if not trained:
+    read = ["round", "client", "domain", "capacity", "trained_layers", "arrived"]
+    tables = [r.rounds.select(read).to_pandas().assign(method=label) for label, r in results.items()]
+    rounds = pandas.concat(tables, ignore_index=True)
+    layers = rounds.explode("trained_layers").dropna(subset="trained_layers").astype({"trained_layers": int})
+    layers = layers[layers["trained_layers"] >= 0]
+    labels = list(layers["method"].unique())
+    if not labels:
         return {}, {}
-    clients = [client for found in trained.values() for client in found["clients"]]
-    L = max(max(most for *_, most in clients), 1 + max(found["deepest"] for found in trained.values()))
-    groups, there = _groups(clients, _depths(results, trained)), _rounds_of(results[label] for label in trained)
-    return {label: _shares(results[label], there, groups, L) for label in trained}, groups
-
-
-def _rounds_of(results: Iterable[Result]) -> dict[int, int]:
-    """In how many rounds each client was there at all, whichever method asked it."""
-    asked: dict[int, set[int]] = {}
-    for result in results:
-        for client, rounds in result.asked:
-            asked.setdefault(client, set()).update(rounds)
-    return {client: len(rounds) for client, rounds in asked.items()}
-
-
-def _depths(results: Mapping[str, Result], trained: Mapping[str, Mapping]) -> dict[int, set[int]]:
-    """The capacities of clients, as methods that read them have them."""
-    found: dict[int, set[int]] = {}
-    for label, facts in trained.items():
-        if "capacities" not in results[label].manifest.get("ignored", ()):
-            for client, _, *span in facts["clients"]:
-                found.setdefault(client, set()).update(span)
-    return found
-
-
-def _groups(clients: Sequence[tuple[int, str, int, int]], depths: Mapping[int, set[int]]) -> dict[str, list[int]]:
-    """The rows of the heat-maps: a client each, or all clients of a domain where there are many. clients: (client,
-    domain, least and most capacity), as many times as there are methods · depths: the capacities that are shown."""
-    domain = dict(sorted({client: domain for client, domain, *_ in clients}.items()))
-    if len(domain) > MOST_CLIENTS:
-        names = {d: [n for n in domain if domain[n] == d] for d in dict.fromkeys(domain.values())}
-        return {f"{d} ({len(clients)})": clients for d, clients in names.items()}
-    shown = {n: f" · {_span(depths[n])}" if n in depths else "" for n in domain}
-    return {f"{n} · {domain[n]}{shown[n]}": [n] for n in domain}
-
-
-def _span(values: set[int]) -> str:
-    return str(min(values)) if len(values) == 1 else f"{min(values)} to {max(values)}"
-
-
-def _shares(result: Result, rounds: Mapping[int, int], groups: Mapping[str, Sequence[int]], L: int) -> Shares:
-    """One method's part. rounds: in how many each client was there."""
+    rounds = rounds[rounds["method"].isin(labels)]
+    known = [label for label in labels if "capacities" not in results[label].manifest.get("ignored", ())]
+    depths = rounds[rounds["method"].isin(known)].groupby("client")["capacity"].agg(["min", "max"])
+    groups = _groups(rounds.groupby("client")["domain"].last(), depths)
+    L = int(max(rounds["capacity"].max(), 1 + layers["trained_layers"].max()))
     place = {client: i for i, clients in enumerate(groups.values()) for client in clients}
-    there, trained = np.zeros(len(groups)), np.zeros((len(groups), L))
-    for client, n in rounds.items():
-        there[place[client]] += n
-    for client, layer, n in result.trained["layers"]:
-        trained[place[client], layer] += n
-    totals = result.totals
-    holders = trained.sum(0) / result.num_rounds
-    return Shares(trained / there[:, None], holders, totals["gamma"] or 0, totals["coverage"] or 0.0)
+    # In how many rounds each client was there at all, whichever method asked it.
+    asked = rounds.groupby("client")["round"].nunique().rename(place).groupby(level=0).sum()
+    found = {}
+    for label in labels:
+        own = layers[(layers["method"] == label) & layers["arrived"]]
+        trained = np.zeros((len(groups), L))
+        np.add.at(trained, (own["client"].map(place), own["trained_layers"]), 1)
+        totals, holders = results[label].totals, trained.sum(0) / results[label].num_rounds
+        share = trained / asked.to_numpy()[:, None]
+        found[label] = Shares(share, holders, totals["gamma"] or 0, totals["coverage"] or 0.0)
+    return found, groups
+
+
+def _groups(domains: pandas.Series, depths: pandas.DataFrame) -> dict[str, list[int]]:
+    """The rows of the heat-maps: a client each, or all clients of a domain where there are many.
+
+    Args:
+        domains: By client.
+        depths: By client, as far as methods read them, the `min` and `max` of its capacities.
+    """
+    if len(domains) > MOST_CLIENTS:
+        names = {d: domains.index[domains == d].tolist() for d in domains.unique()}
+        return {f"{d} ({len(clients)})": clients for d, clients in names.items()}
+    spans = {n: f" · {least}" if least == most else f" · {least} to {most}" for n, least, most in depths.itertuples()}
+    clients = zip(domains.index.tolist(), domains, strict=True)
+    return {f"{n} · {domain}{spans.get(n, '')}": [n] for n, domain in clients}
 
 
 # Looks of methods: a colour, a marker and a line each, by name, the same in every picture and on the page

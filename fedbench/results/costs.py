@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -177,30 +176,3 @@ def _simulated(whole: Callable[[str, Sequence[str]], pyarrow.Table]) -> Iterator
             means = dict(zip(SIDES, (each / of for each in seconds), strict=True))
             found = {"round": total / n, "total": total, **means, "idle": waiting / span if span else 0.0}
             yield id, {"simulated": found | {"joules": None if unmetered else joules}}
-
-
-def asked(rounds: pyarrow.Table) -> list[tuple[int, list[int]]]:
-    """Every client of one cell with the rounds that it was asked to take part in."""
-    by_client: dict[int, set[int]] = {}
-    for t, client in zip(*(rounds[name].to_pylist() for name in ("round", "client")), strict=True):
-        by_client.setdefault(client, set()).add(t)
-    return [(client, sorted(rounds)) for client, rounds in by_client.items()]
-
-
-def trained(rounds: pyarrow.Table) -> dict[str, Any]:
-    """clients: (client, domain, least and most capacity) · layers: (client, layer, in so many rounds it trained it and
-    its work arrived) · deepest: the last layer that anybody trained, arrived or not; -1 for none."""
-    clients: dict[int, tuple[str, int, int]] = {}
-    names = ("client", "domain", "capacity", "trained_layers", "arrived")
-    own, domains, capacities, layers, arrived = (rounds[name].to_pylist() for name in names)
-    for client, domain, capacity in zip(own, domains, capacities, strict=True):
-        _, least, most = clients.get(client, (domain, capacity, capacity))
-        clients[client] = (domain, min(least, capacity), max(most, capacity))
-    counts = Counter(
-        (client, j) for client, held, came in zip(own, layers, arrived, strict=True) if came for j in held if j >= 0
-    )
-    return {
-        "clients": [(client, *facts) for client, facts in clients.items()],
-        "layers": [(*place, n) for place, n in sorted(counts.items())],
-        "deepest": max((max(held) for held in layers if held), default=-1),
-    }

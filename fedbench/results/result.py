@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedbench.errors import UserError
-from fedbench.results import costs
 from fedbench.results.columns import DAMAGED, PENDING
 from fedbench.results.costs import Spending
 from fedbench.results.files import checked_table, empty_table, has_table
@@ -88,16 +87,6 @@ class Result:
     def paid(self, what: str) -> Spending | None:
         """One of PAID of a finished cell; None where it is not known, for want of devices or of their watts."""
         return self._tables.paid(self.entry.cell, what)
-
-    @cached_property
-    def trained(self) -> Mapping[str, Any]:
-        """As `fedbench.results.costs.trained`."""
-        return costs.trained(self.rounds)
-
-    @property
-    def asked(self) -> list[tuple[int, list[int]]]:
-        """Every client with the rounds that it was asked to take part in."""
-        return costs.asked(self.rounds)
 
     @property
     def layers(self) -> pyarrow.Table:

@@ -148,12 +148,14 @@ class Store:
         return {id: row for row, id in enumerate(self.table(CELLS)[CELL].to_pylist())}
 
     @cached_property
-    def _parts(self) -> dict[str, tuple[Sequence[int | None], list[Any]]]:
-        """The columns of `cells`, each as places and values; a value that many cells have is parsed and checked once.
+    def _parts(self) -> list[tuple[str, str, Sequence[int | None], list[Any]]]:
+        """The columns of `cells`: section of a manifest ("config." or ""), name in it, places and values.
+
+        A value that many cells have is parsed and checked once.
 
         Raises: UserError where a part is none of a manifest.
         """
-        found: dict[str, tuple[Sequence[int | None], list[Any]]] = {}
+        found: list[tuple[str, str, Sequence[int | None], list[Any]]] = []
         for name in self.table(CELLS).column_names:
             if name in (CELL, *NAMES):
                 continue
@@ -164,7 +166,8 @@ class Store:
             else:
                 places = column.indices.to_pylist()
                 values = known = [parsed(text) for text in column.dictionary.to_pylist()]
-            found[name] = places, values
+            section = CONFIG if name.startswith(CONFIG) else ""
+            found.append((section, name.removeprefix(section).removeprefix(MANIFEST_PART), places, values))
             for value in known:
                 self._check(name.removeprefix(MANIFEST_PART), value)
         return found
@@ -183,15 +186,12 @@ class Store:
         if (row := self.ids.get(id)) is None:
             return None
         found: dict[str, Any] = {"result_version": RESULT_VERSION, "id": id, "config": {}}
-        for name, (places, values) in self._parts.items():
+        for section, name, places, values in self._parts:
             if (place := places[row]) is None:
                 continue
-            part, value = name.removeprefix(CONFIG), values[place]
-            if part != name:
-                found["config"][part] = value
-            elif name.startswith(MANIFEST_PART):
-                found[name.removeprefix(MANIFEST_PART)] = value
-            elif value is not None or name not in PLAIN or name == "reason":
+            if section:
+                found["config"][name] = values[place]
+            elif (value := values[place]) is not None or name not in PLAIN or name == "reason":
                 found[name] = value
         if "status" not in found:
             raise UserError(f"{self._path(CELLS)}: the cell {id} has no status.\n{MEND}")
