@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -33,9 +33,7 @@ from fedbench.results.diff import (
     ONLY_AFTER,
     ONLY_BEFORE,
     CellSummary,
-    Difference,
     ScoreDigest,
-    as_frame,
     settings,
 )  # fmt: skip
 from fedbench.results.metric_direction import higher_is_better, without_noise
@@ -111,7 +109,7 @@ class Noise:
         return None
 
 
-def verdicts(found: Sequence[Difference], noise_of: Sequence[CellSummary], equivalent: float = 0.0) -> pandas.DataFrame:
+def verdicts(found: pandas.DataFrame, noise_of: Sequence[CellSummary], equivalent: float = 0.0) -> pandas.DataFrame:
     """A verdict on each name that was finished before; what is different comes first, the largest difference on top.
 
     Args:
@@ -123,18 +121,18 @@ def verdicts(found: Sequence[Difference], noise_of: Sequence[CellSummary], equiv
         By row: KEY, `id`, `verdict`, the `metric` that is farthest apart in bounds, its values `before` and `after`,
         their `difference`, `noise` (the largest difference within it, None where it is not known) and the `reason`.
     """
-    found = [one for one in found if one.before and one.before.status == "finished"]
-    apart = [one for one in found if one.change == DIFFERENT and one.after]
-    noise = Noise(noise_of if apart else (), sum(len(one.after.scores.scores) for one in apart if one.after))
+    found = found[found["status_before"] == "finished"]
+    apart = found[found["change"] == DIFFERENT]
+    noise = Noise(noise_of if len(apart) else (), sum(len(one.scores.scores) for one in apart["new"]))
     rows = []
-    for one in found:
-        assert one.before is not None
-        if one.change not in (EQUAL, DIFFERENT) or one.after is None:
-            reason = one.fault or (how_it_ended(one) if one.after else "it was not computed")
-            judgement = (NOT_RUN, "", None, None, None, None, reason)
+    for one in found.to_dict("records"):
+        old: CellSummary = one["old"]
+        if one["change"] in (EQUAL, DIFFERENT):
+            judgement = _judged(old, old.scores, one["new"].scores, noise, equivalent)
         else:
-            judgement = _judged(one.before, one.before.scores, one.after.scores, noise, equivalent)
-        rows.append((*one.name, one.before.id, *judgement))
+            reason = one["fault"] or (how_it_ended(one) if one["new"] else "it was not computed")
+            judgement = (NOT_RUN, "", None, None, None, None, reason)
+        rows.append((*old.name, old.id, *judgement))
     columns = [*KEY, "id", "verdict", "metric", "before", "after", "difference", "noise", "reason"]
     return _sorted(pandas.DataFrame(rows, columns=columns, dtype=object), ORDER.index)
 
@@ -174,10 +172,9 @@ def _sorted(found: pandas.DataFrame, order: Callable[[str], int]) -> pandas.Data
     return found.iloc[sorted(range(len(found)), key=lambda i: keys[i])]
 
 
-def how_it_ended(name: Difference) -> str:
-    """How the side without a result stands, and why."""
-    side = name.before if name.change == GAINED else name.after
-    assert side is not None
+def how_it_ended(row: Mapping[Any, Any]) -> str:
+    """How the side without a result stands, and why. row: of `diff`."""
+    side: CellSummary = row["old" if row["change"] == GAINED else "new"]
     return ": ".join(filter(None, (side.status, side.reason.strip().partition("\n")[0])))
 
 
@@ -192,9 +189,8 @@ class Changes:
         before: The name of the first folder.
         after: The name of the second.
         margin: Below it differences of the metric are called equal.
-        names: As of `diff`.
-        measured: By row, in the order of `names`: the metric before and after, where both sides have a result and any
-            seed of the method has another one.
+        names: As of `diff`, with the metric `before` and `after` where both sides have a result and any seed of the
+            method has another one.
         groups: A row for each method any of whose seeds has another result: GROUP, `n_seeds`, `before`, `after`, their
             `difference` seed by seed with its interval (`low`, `high`), `p`, `q`, `verdict` and
             `same_id`.
@@ -205,15 +201,14 @@ class Changes:
     after: str
     metric: str
     margin: float | None
-    names: Sequence[Difference]
-    measured: pandas.DataFrame
+    names: pandas.DataFrame
     groups: pandas.DataFrame
     settings: pandas.DataFrame
 
     @cached_property
     def telling(self) -> list[int]:
         """The places in (suite, scenario, variant) in which names differ."""
-        return [i for i in range(3) if len({name.group[i] for name in self.names}) > 1]
+        return [i for i, part in enumerate(KEY[:3]) if self.names[part].nunique() > 1]
 
     def called(self, name: Sequence[Any]) -> str:
         """A name for people; of a method over seeds without a seed."""
@@ -225,23 +220,24 @@ class Changes:
         """Every method that is worse, and every cell that failed and had not before."""
         worse = self.groups[self.groups["verdict"] == WORSE]
         methods = [self.called(group) for group in worse[list(GROUP)].itertuples(index=False)]
-        lost = [n for n in self.names if n.change == LOST and n.after and n.after.status in GIVEN_UP]
-        return methods + [f"{self.called(n.name)}: {n.after.status}" for n in lost if n.after]
+        lost = self.names[(self.names["change"] == LOST) & self.names["status_after"].isin(GIVEN_UP)]
+        statuses = zip(_keys(lost), lost["status_after"], strict=True)
+        return methods + [f"{self.called(name)}: {status}" for name, status in statuses]
 
     @property
     def different(self) -> int:
         """How many names have not the same result, or none, in both folders."""
-        return sum(name.change not in (EQUAL, NEITHER) for name in self.names)
+        return int((~self.names["change"].isin((EQUAL, NEITHER))).sum())
 
     @property
     def faults(self) -> list[str]:
         """What does not match its checksum."""
-        return list(dict.fromkeys(name.fault for name in self.names if name.change == DAMAGED))
+        return self.names["fault"][self.names["change"] == DAMAGED].unique().tolist()
 
 
 def changes(
     titles: tuple[str, str],
-    found: Sequence[Difference],
+    found: pandas.DataFrame,
     metric: str = "accuracy",
     at: str = "final",
     equivalent: float | None = None,
@@ -253,27 +249,27 @@ def changes(
     """
     if at not in AT:
         raise UserError(f"compare changes takes the same round of both folders: --at {', '.join(AT[:-1])} or {AT[-1]}")
-    both = [(one.before, one.after) for one in found if one.before and one.after]
-    if not both:
+    both = found[found["same_id"].notna()]
+    if both.empty:
         raise UserError(
             f"{titles[0]} and {titles[1]} share no name: no suite, scenario, sweep point, method and seed is in both"
         )
-    apart = {one.group for one in found if one.change == DIFFERENT}
-    computed = [one.change in (EQUAL, DIFFERENT) and one.group in apart for one in found]
-    sides = [(one.before, one.after) if there else (None, None) for one, there in zip(found, computed, strict=True)]
-    scores = [[_score(side, metric, at) for side in pair] for pair in sides]
-    if any(computed) and all(value is None for pair in scores for value in pair):
-        tested = [side.result.scores.of_split("test") for pair in sides for side in pair if side and side.result]
-        raise UserError(unknown("metric", metric, [name for names in tested for name in names]))
-    measured = pandas.DataFrame(scores, columns=["before", "after"], dtype=float)
-    names = as_frame(found)[[*KEY, "same_id"]].join(measured)[computed]
+    apart = (found["change"] == DIFFERENT).groupby([found[part] for part in GROUP]).transform("any")
+    computed = apart & found["change"].isin((EQUAL, DIFFERENT))
+    for side, value in (("old", "before"), ("new", "after")):
+        scores = [_score(one, metric, at) if there else None for one, there in zip(found[side], computed, strict=True)]
+        found = found.assign(**{value: pandas.Series(scores, found.index, dtype=float)})
+    if computed.any() and found[["before", "after"]].isna().all(axis=None):
+        sides = [one for side in ("old", "new") for one in found[side][computed]]
+        tested = [name for one in sides if one.result for name in one.result.scores.of_split("test")]
+        raise UserError(unknown("metric", metric, tested))
     margin = margin_of(metric, equivalent)
-    differing = settings((a.manifest, b.manifest) for a, b in both)
-    return Changes(*titles, metric, margin, found, measured, _over_seeds(names, metric, margin), differing)
+    differing = settings((one.manifest, other.manifest) for one, other in zip(both["old"], both["new"], strict=True))
+    return Changes(*titles, metric, margin, found, _over_seeds(found[computed], metric, margin), differing)
 
 
-def _score(one: CellSummary | None, metric: str, at: str) -> float | None:
-    if one is None or one.result is None:
+def _score(one: CellSummary, metric: str, at: str) -> float | None:
+    if one.result is None:
         return None
     found = run(one.result.scores, one.seed, metric, "test", at)
     return found.average if found else None
@@ -304,12 +300,9 @@ def _over_seeds(names: pandas.DataFrame, metric: str, margin: float | None) -> p
 
 def for_programs(found: Changes) -> Frame:
     """A row for each name, then one for each method over seeds, whose seed is empty."""
-    names = as_frame(found.names).join(found.measured.where(found.measured.notna(), None).astype(object))
-    names.loc[names["change"] != DIFFERENT, ["before", "after"]] = None
-    names["difference"] = [
-        None if old is None or new is None else new - old
-        for old, new in names[["before", "after"]].itertuples(index=False)
-    ]
+    names = found.names.copy()
+    names.loc[names["change"] != DIFFERENT, ["before", "after"]] = math.nan
+    names["difference"] = names["after"] - names["before"]
     rows = [*names.to_dict("records"), *found.groups.assign(change="over seeds").to_dict("records")]
     return frame(
         [{name: row.get(name) for name in CSV_COLUMNS} | {"measure": found.metric} for row in rows],
@@ -324,7 +317,7 @@ def for_programs(found: Changes) -> Frame:
 
 def for_people(found: Changes) -> Frame:
     """What both folders were computed with, methods over seeds, and cells that differ under one id."""
-    both = [name for name in found.names if name.before and name.after]
+    both = found.names[found.names["same_id"].notna()]
     rows = settings_rows(found.settings, len(both))
     computed_with = "what they were computed with, in names of both" if rows else ""
     title = f"{found.before} -> {found.after}"
@@ -345,12 +338,13 @@ def for_people(found: Changes) -> Frame:
             "Benjamini-Hochberg over all lines), else equal where the interval lies within the margin of zero"
             f"{f' ({margin})' if margin else ''}; inconclusive: none of these."
         )
-    if apart := [one for one in both if one.change == DIFFERENT and one.same_id]:
-        cells = verdicts(apart, [n.before for n in found.names if n.before and n.before.status == "finished"])
+    apart = both[(both["change"] == DIFFERENT) & both["same_id"].astype(bool)]
+    if len(apart):
+        cells = verdicts(apart, found.names["old"][found.names["status_before"] == "finished"].tolist())
         notes = [*reasons(cells, found.called), *_more(cells)]
         title = "cells of one id with another result"
         pages.append(page(("cells",), title=title, caption=counted(len(apart), "cell"), notes=notes))
-        parts = {one.name: list(one.parts) for one in apart}
+        parts = dict(zip(_keys(apart), apart["differs_in"].str.split(), strict=True))
         listed = zip(verdict_rows(cells[:MOST], found.called), _keys(cells), strict=False)
         rows += [{**row, "differs_in": parts[name]} for row, name in listed]
         legend.append("cells of one id have the same configuration, versions and data, and should be equal.")
@@ -409,9 +403,9 @@ def _keys(found: pandas.DataFrame) -> list[tuple[Any, ...]]:
     return list(found[list(KEY)].itertuples(index=False, name=None))
 
 
-def _counts(found: Changes, both: Sequence[Difference]) -> list[str]:
+def _counts(found: Changes, both: pandas.DataFrame) -> list[str]:
     """How many names have become what."""
-    n = Counter((name.change, name.same_id) for name in both)
+    n = Counter(zip(both["change"], both["same_id"], strict=True))
     kinds = [
         (n[EQUAL, True], "equal"),
         (n[EQUAL, False], "equal under another id"),
@@ -429,10 +423,12 @@ def _notes(found: Changes) -> list[str]:
     """What is in one of them alone, and what does not match its checksum."""
     notes = []
     for kind, what in ((LOST, "finished before, no result now"), (GAINED, "no result before, finished now")):
-        if names := [f"{found.called(n.name)} ({how_it_ended(n)})" for n in found.names if n.change == kind]:
+        some = found.names[found.names["change"] == kind].to_dict("records")
+        if names := [f"{found.called(one['old'].name)} ({how_it_ended(one)})" for one in some]:
             notes.append(f"{what}: {shortened(names, NAMED)}")
     for kind, title in ((ONLY_BEFORE, found.before), (ONLY_AFTER, found.after)):
-        if groups := Counter(name.group for name in found.names if name.change == kind):
+        only = found.names[found.names["change"] == kind]
+        if groups := Counter(only[list(GROUP)].itertuples(index=False, name=None)):
             names = [f"{found.called(group)} ({counted(n, 'seed')})" for group, n in groups.items()]
             notes.append(f"{counted(sum(groups.values()), 'name')} only in {title}: {shortened(names, NAMED)}")
     more = len(found.faults) - FAULTS

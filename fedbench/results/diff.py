@@ -6,9 +6,8 @@ import hashlib
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedbench.errors import UserError
@@ -93,60 +92,34 @@ class CellSummary:
         return self.given
 
 
-@dataclass(frozen=True)
-class Difference:
-    """One name on both sides; None on a side without it.
-
-    Attributes:
-        change: EQUAL or one of the other words above.
-        parts: Of DIFFERENT, the tables that differ; of cells without files `scores`, `bytes` or `flops`.
-        fault: Of DAMAGED, what is wrong.
-    """
-
-    before: CellSummary | None
-    after: CellSummary | None
-    change: str
-    parts: tuple[str, ...] = ()
-    fault: str = ""
-
-    @property
-    def name(self) -> tuple[str, str, str, str, int]:
-        """By KEY."""
-        one = self.before or self.after
-        assert one is not None
-        return one.name
-
-    @property
-    def group(self) -> tuple[str, str, str, str]:
-        """The name without its seed."""
-        return self.name[:4]
-
-    @property
-    def same_id(self) -> bool:
-        """Whether it is one cell: the same configuration, versions and data."""
-        return bool(self.before and self.after and self.before.id == self.after.id)
-
-
-def diff(before: Iterable[CellSummary], after: Iterable[CellSummary]) -> list[Difference]:
+def diff(before: Iterable[CellSummary], after: Iterable[CellSummary]) -> pandas.DataFrame:
     """Every name of either side once, in the order of the first side.
 
     Two cells are compared once, however many names they have.
+
+    Returns:
+        By row: KEY; `change`, EQUAL or one of the other words above; `same_id`, whether both are one cell;
+        `status_before` and `status_after`; `differs_in`, of DIFFERENT the tables that differ, of cells without files
+        `scores`, `bytes` or `flops`; `fault`, of DAMAGED what is wrong; the cells themselves as `old` and `new`. What a
+        side without the name would say is None.
     """
+    import pandas
+
     was, now = ({one.name: one for one in side} for side in (before, after))
-    known: dict[tuple[Path, Path], tuple[str, tuple[str, ...], str]] = {}
-    found = []
+    known: dict[Any, tuple[str, tuple[str, ...], str]] = {}
+    rows = []
     for name in dict.fromkeys((*was, *now)):
         old, new = was.get(name), now.get(name)
-        if old is None or new is None:
-            found.append(Difference(old, new, ONLY_AFTER if old is None else ONLY_BEFORE))
-        elif old.result is None or new.result is None:
-            found.append(Difference(old, new, *_change(old, new)))
-        else:
-            pair = (old.result.folder, new.result.folder)
+        change: tuple[str, tuple[str, ...], str] = (ONLY_AFTER if old is None else ONLY_BEFORE), (), ""
+        if old and new:
+            pair = tuple(one.result.folder if one.result else one.name for one in (old, new))
             if pair not in known:
                 known[pair] = _change(old, new)
-            found.append(Difference(old, new, *known[pair]))
-    return found
+            change = known[pair]
+        same, sides = old.id == new.id if old and new else None, [one and one.status for one in (old, new)]
+        rows.append((*name, change[0], same, *sides, " ".join(change[1]), change[2], old, new))
+    columns = ["change", "same_id", "status_before", "status_after", "differs_in", "fault", "old", "new"]
+    return pandas.DataFrame(rows, columns=[*KEY, *columns], dtype=object)
 
 
 def _change(old: CellSummary, new: CellSummary) -> tuple[str, tuple[str, ...], str]:
@@ -221,26 +194,6 @@ def flatten(value: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
             yield from flatten(inner, f"{prefix}.{key}" if prefix else str(key))
     else:
         yield prefix, value if isinstance(value, str) else json.dumps(value, sort_keys=True)
-
-
-def as_frame(found: Sequence[Difference]) -> pandas.DataFrame:
-    """A row a name: KEY, `change`, `same_id`, `status_before`, `status_after`, `differs_in` and `fault`."""
-    import pandas
-
-    rows = [
-        (
-            *one.name,
-            one.change,
-            one.same_id if one.before and one.after else None,
-            one.before.status if one.before else None,
-            one.after.status if one.after else None,
-            " ".join(one.parts),
-            one.fault,
-        )
-        for one in found
-    ]
-    columns = [*KEY, "change", "same_id", "status_before", "status_after", "differs_in", "fault"]
-    return pandas.DataFrame(rows, columns=columns, dtype=object)
 
 
 def differing(one: Result, other: Result) -> tuple[str, ...]:

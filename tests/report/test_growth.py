@@ -54,7 +54,7 @@ def set_against(count):
 
     def compared():
         found = diff(*(map(CellSummary.of, side) for side in sides))
-        return shared(*sides), settings((one.before.manifest, one.after.manifest) for one in found)
+        return shared(*sides), settings((one.old.manifest, one.new.manifest) for one in found.itertuples())
 
     return compared
 
