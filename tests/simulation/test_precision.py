@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from every_method import tiny_cells
 
 from fedbench.engine import cohort
 from fedbench.runner.runner import load
@@ -18,18 +19,15 @@ from fedbench.simulation.simulation import Simulation
 SUITE = "suites/quickstart.yaml"
 SEEDS = (0, 1, 2)
 ENGINES = ("sequential", "cohort")
+METRICS = [{"name": "accuracy"}, {"name": "loss"}]
 FEW = ("train.rounds=6", "train.max_steps=5", "train.batch_size=16", "evaluation.every=6")  # an eighth of the work
 FEWER = (
     "train.rounds=2", "train.max_steps=5", "train.batch_size=8", "evaluation.every=2", "data.test_per_class=3",
 )  # fmt: skip
-TINY = (
-    "train.rounds=3", "train.max_steps=2", "train.batch_size=4",
-    "data.classes=3", "data.train_per_class=3", "data.test_per_class=1", "evaluation.metrics=[accuracy, loss]",
-)  # fmt: skip
 
 
 def run(registry, method, seed, precision, *sets):
-    """The rows of eval.parquet and of rounds.parquet of one cell; depths rotate over the domains with the seed."""
+    """The rows of eval.parquet and of rounds.parquet of a cell of quickstart, whose depths rotate with the seed."""
     choices = ("rotate_capacities=true", f"precision={precision}", *sets)
     (cell,) = load(SUITE, registry, sets=choices).points(methods=[method], seeds=[seed])
     return Simulation(cell.config, registry).run()
@@ -57,13 +55,23 @@ def ends_within_seed_noise(registry, method, *sets, most=1.0):
     assert abs((bf16 - fp32).mean()) < min(fp32.std(ddof=1), most), f"fp32 {fp32.round(4)}, bf16 {bf16.round(4)}"
 
 
+@pytest.fixture(scope="module")
+def cells(plugins, tmp_path_factory):
+    return tiny_cells(tmp_path_factory.mktemp("suite"), plugins)
+
+
+def tiny(cells, plugins, method, engine, precision="bf16", **evaluation):
+    """A tiny cell that has run, and its rows of eval.parquet and of rounds.parquet."""
+    config = {**cells["plain", method], "engine": engine, "precision": precision}
+    config["train"] = {**config["train"], "max_steps": 2}
+    simulation = Simulation({**config, "evaluation": {**config["evaluation"], **evaluation}}, plugins)
+    return simulation, *simulation.run()
+
+
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("method", ["fedra", "depthfl", "inclusivefl"])
-def test_bf16_rounds_products_and_nothing_that_is_trained_or_averaged(registry, engine, method):
-    choices = ("precision=bf16", f"engine={engine}", *TINY, "train.rounds=2", "evaluation.every=2")
-    (cell,) = load(SUITE, registry, sets=choices).points(methods=[method])
-    simulation = Simulation(cell.config, registry)
-    simulation.run()
+def test_bf16_rounds_products_and_nothing_that_is_trained_or_averaged(cells, plugins, engine, method):
+    simulation, *_ = tiny(cells, plugins, method, engine)
     trained = [
         *(value for r_j in simulation.state["r"] for value in r_j.values()),
         *simulation.state["shared"].values(),
@@ -105,14 +113,13 @@ def test_so_does_bf16_with_rounded_tokens(registry, rounding_tokens, method, set
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_an_evaluation_leaves_no_trace_in_a_later_one(registry, precision, engine):
+def test_an_evaluation_leaves_no_trace_in_a_later_one(cells, plugins, precision, engine):
     """Autocast would keep rounded copies of trained weights, and test a later round's model with them."""
-    sets = (*TINY, f"engine={engine}")
-    often, once = (run(registry, "depthfl", 0, precision, *sets, f"evaluation.every={n}")[0] for n in (1, 3))
-    assert [row for row in often if row["round"] == 3] == once
+    often, once = (tiny(cells, plugins, "depthfl", engine, precision, metrics=METRICS, every=n)[1] for n in (1, 3))
+    assert once and [row for row in often if row["round"] == 3] == once
 
 
-def test_both_engines_train_alike_in_bf16(registry):
+def test_both_engines_train_alike_in_bf16(cells, plugins):
     """Over six steps their losses part by less than 0.01 nats where this was written; 1e-6 in fp32."""
-    slow, fast = (losses(run(registry, "fedra", 0, "bf16", *TINY, f"engine={e}")[1]) for e in ENGINES)
+    slow, fast = (losses(tiny(cells, plugins, "fedra", engine)[2]) for engine in ENGINES)
     assert np.abs(slow - fast).max() < 0.05

@@ -72,10 +72,28 @@ def outcome(progress):
     return tables, file_bytes(progress.state)
 
 
-@pytest.mark.parametrize(("scenario", "engine"), [("plain", "cohort"), ("rough", "cohort"), ("rough", "sequential")])
-@pytest.mark.parametrize("method", METHODS)
+# One method of every kind of state: layers, terms, ranks, whole models, widths, exits, both sides of a cut, scores.
+EACH_STATE = (
+    *("depthfl", "ditto", "fed_hello", "fedra", "fedrod", "fedv", "festa", "fjord"),
+    *("flora", "inclusivefl", "legend", "local_only", "reefl", "zero_round"),
+)
+IN_EVERY_SUITE = {
+    ("fedra", "plain", "cohort"),
+    *((method, "rough", "cohort") for method in EACH_STATE),
+    ("fedra", "rough", "sequential"),
+}
+CASES = [("plain", "cohort"), ("rough", "cohort"), ("rough", "sequential")]
+
+
+@pytest.mark.parametrize(
+    ("method", "scenario", "engine"),
+    [
+        pytest.param(*case, marks=() if case in IN_EVERY_SUITE else pytest.mark.slow)
+        for case in ((method, *rest) for method in METHODS for rest in CASES)
+    ],
+)
 def test_a_cell_that_is_taken_up_after_every_round_ends_with_the_same_bits(
-    cells, plugins, tmp_path, scenario, method, engine
+    cells, plugins, tmp_path, method, scenario, engine
 ):
     config = changed(cells[scenario, method], scenario, engine)
     try:
@@ -90,7 +108,10 @@ def test_a_cell_in_bf16_ends_with_the_same_bits_too(cells, plugins, tmp_path):
     assert broken_off_after_every_round(config, plugins, tmp_path) == uninterrupted(config, plugins)
 
 
-@pytest.mark.parametrize("method", ["fedra", "flora", "heterofl", "fedavg", "fedv"])
+@pytest.mark.parametrize(
+    "method",
+    ["fedra", *(pytest.param(name, marks=pytest.mark.slow) for name in ("flora", "heterofl", "fedavg", "fedv"))],
+)
 def test_a_cell_on_devices_ends_with_the_same_bits_too(cells, plugins, tmp_path, method):
     config = cells["dealt", method]
     whole = uninterrupted(config, plugins)
