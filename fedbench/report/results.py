@@ -10,11 +10,9 @@ from typing import Any
 
 import pandas
 
-from fedbench.registry.registry import Registry
-from fedbench.report import board_frames, scenarios
 from fedbench.report.frames import Frame
-from fedbench.report.grouping import roles_of, select
-from fedbench.report.leaderboards import Leaderboard, leaderboards
+from fedbench.report.grouping import select
+from fedbench.report.views import view
 from fedbench.results import Result, examine
 from fedbench.results import load as load_cells
 from fedbench.results.read import cells_frame, table_frame
@@ -70,36 +68,34 @@ class Results:
             UserError: for a glob that matches nothing.
         """
         found = Results.__new__(Results)
-        found.__dict__ |= {name: value for name, value in self.__dict__.items() if name not in ("_results", "_roles")}
+        found.__dict__ |= {name: value for name, value in self.__dict__.items() if name != "_results"}
         found.__dict__["_results"] = select(self._results, scenarios, methods, variants=variants)
         return found
 
     def leaderboard(self, **options: Any) -> Frame:
         """A row for each method in each scenario and variant: method, role, mean, std, group, ci_low, ci_high, n_seeds,
         the gap to the baseline with its verdict, costs, and a column for each domain."""
-        return board_frames.leaderboard(self._boards(**options))
+        return view(self._results, **options)
 
     def pairs(self, **options: Any) -> Frame:
         """A row for every two methods: difference, interval, p, q and verdict; with a baseline, those with it."""
-        return board_frames.pairs(self._boards(**options), options.get("baseline"))
+        return view(self._results, "pairs", **options)
 
     def costs(self, **options: Any) -> Frame:
         """A row for each method: bytes by kind and direction, FLOPs, memory, simulated time and wall time."""
-        from fedbench.report.cost_tables import costs
-
-        return costs(self._boards(**options))
+        return view(self._results, "costs", **options)
 
     def clients(self, **options: Any) -> Frame:
         """A row for each client, a column for each method, where clients were tested on their own images."""
-        return board_frames.clients(self._boards(**options))
+        return view(self._results, "clients", **options)
 
     def summary(self, **options: Any) -> Frame:
         """A row for each method of each suite, a column for each scenario."""
-        return scenarios.summary(scenarios.standings(self._boards(**options), options.get("equivalent")))
+        return view(self._results, "summary", **options)
 
     def ranks(self, **options: Any) -> Frame:
         """A row for each method of each suite: its rank in each complete scenario, mean rank and tie group."""
-        return scenarios.ranks(scenarios.standings(self._boards(**options), options.get("equivalent")))
+        return view(self._results, "ranks", **options)
 
     def time_to_target(self, target: float | str, **options: Any) -> Frame:
         """A row for each method: rounds, simulated seconds, bytes, FLOPs and joules until it reached a score.
@@ -108,9 +104,7 @@ class Results:
             target: a fraction such as 0.8, or text such as `80%`.
             options: metric.
         """
-        from fedbench.report.time_to_target import time_to_target
-
-        return time_to_target(self._boards(**options), target)
+        return view(self._results, "reach", reach=target, **options)
 
     def pareto(self, cost: str = "bytes", **options: Any) -> Frame:
         """A row for each method: what it cost, and whether it is on the front of score and cost.
@@ -119,27 +113,19 @@ class Results:
             cost: `bytes`, `flops`, `seconds`, `joules` or `memory`.
             options: metric and at.
         """
-        from fedbench.report.pareto import pareto
-
-        return pareto(self._boards(**options), cost)
+        return view(self._results, "pareto", pareto=cost, **options)
 
     def deployable(self, **options: Any) -> Frame:
         """A row for each method: what clients can run of its model, by device and by size."""
-        from fedbench.report.deployable import deployable
-
-        return deployable(self._boards(**options), options.get("equivalent"))
+        return view(self._results, "sizes", **options)
 
     def tuning(self) -> Frame:
         """A row for each tuned method: its winner, and the best score to expect of fewer candidates."""
-        from fedbench.report.tuning_tables import tuning
-
-        return tuning(self._candidates)
+        return view(self._candidates, "tuning", people=True)
 
     def candidates(self) -> Frame:
         """A row for each candidate of each tuned method and each round that it was scored after."""
-        from fedbench.report.tuning_tables import candidates
-
-        return candidates(self._candidates)
+        return view(self._candidates, "tuning")
 
     def __repr__(self) -> str:
         states = ", ".join(f"{n:,} {state}" for state, n in self.cells["status"].value_counts().items())
@@ -157,16 +143,3 @@ class Results:
     def _candidates(self) -> list[Result]:
         """The cells of tunings, too; of those none is left out, for without a candidate another could win."""
         return load_cells(self.paths, candidates=True)
-
-    @cached_property
-    def _roles(self) -> dict[str, str]:
-        return roles_of(self._results, Registry().catalogue.roles)
-
-    def _boards(
-        self,
-        metric: str = "accuracy",
-        at: str = "final",
-        baseline: str | None = None,
-        equivalent: float | None = None,
-    ) -> list[Leaderboard]:
-        return leaderboards(self._results, metric, at, baseline, roles=self._roles, equivalent=equivalent)

@@ -44,7 +44,7 @@ def chosen(
         asked: of `leaderboards`, and what the view itself needs; without roles, those of the installed plugins.
     """
     brief = form == "rich" and not (where or sort or columns)
-    found = _view(results, kind, brief=brief, people=form in PEOPLE, **asked)
+    found = view(results, kind, brief=brief, people=form in PEOPLE, **asked)
     found = filtered(found, where, sort, columns)
     if kind != "tuning" and (below := how_tuned(results)):
         found.attrs["legend"] = [*found.attrs["legend"], *below]
@@ -53,21 +53,37 @@ def chosen(
     return found
 
 
-def _view(
+def view(
     results: Sequence[Result],
-    kind: str,
+    kind: str = "",
     *,
     metric: str = "accuracy",
     at: str = "final",
     baseline: str | None = None,
     equivalent: float | None = None,
     images: tuple[str, str] | None = None,
-    reach: str | None = None,
-    pareto: str | None = None,
+    reach: str | float = "",
+    pareto: str = "bytes",
     roles: Mapping[str, str] | None = None,
     brief: bool = False,
     people: bool = False,
 ) -> Frame:
+    """The whole frame of a view.
+
+    Args:
+        results: what is compared; of a tuning with all candidates.
+        kind: as of `chosen`.
+        metric: what is compared.
+        at: which round counts.
+        baseline: the method that gaps are measured to.
+        equivalent: points below which methods may be called equal.
+        images: two methods, for `images`.
+        reach: a score, for `reach`.
+        pareto: what it costs, for `pareto`.
+        roles: of methods, by name; those of the installed plugins otherwise.
+        brief: whether many leaderboards are summed up.
+        people: whether it is for people, who get less of what is long.
+    """
     if kind == "tuning":
         from fedbench.report.tuning_tables import candidates, tuning
 
@@ -88,8 +104,8 @@ def _view(
         "ranks": lambda: scenarios.ranks(scenarios.standings(boards, equivalent)),
         "sizes": lambda: deployable.deployable(boards, equivalent),
         "images": lambda: one_by_one.images(boards, *(images or ("", ""))),
-        "reach": lambda: time_to_target.time_to_target(boards, reach or ""),
-        "pareto": lambda: fronts.pareto(boards, pareto or ""),
+        "reach": lambda: time_to_target.time_to_target(boards, reach),
+        "pareto": lambda: fronts.pareto(boards, pareto),
     }
     found = views.get(kind, lambda: board_frames.leaderboard(boards))()
     shorter = {"pairs": board_frames.matrix, "clients": board_frames.worst_clients}
