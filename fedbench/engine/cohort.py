@@ -12,7 +12,6 @@ import time
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import groupby
 from typing import Any
 
 import torch
@@ -112,19 +111,13 @@ def means(steps_taken: Sequence[tuple[Sequence[int], Tensor]], group: Sequence[i
 
     steps_taken: of every step, the clients that took it and their losses.
     """
-    sums: dict[int, Tensor] = {}
-    steps = dict.fromkeys(group, 0)
-    for clients, span in groupby(steps_taken, lambda step: list(step[0])):
-        losses = [loss for _, loss in span]
-        if any(n in sums for n in clients):  # the same ones, but for those that have finished
-            losses.insert(0, torch.stack([sums[n] for n in clients]))
-        total = sum(losses[1:], losses[0])
-        sums |= dict(zip(clients, total.unbind(), strict=True))
-    for n in (n for clients, _ in steps_taken for n in clients):
-        steps[n] += 1
-    each = torch.stack([sums[n] / steps[n] for n in sums]).double().tolist() if sums else []
-    found = dict(zip(sums, each, strict=True))
-    return torch.tensor([found.get(n, 0.0) for n in group], dtype=torch.float64)
+    losses: dict[int, list[Tensor]] = {n: [] for n in group}
+    for clients, of_step in steps_taken:
+        for n, loss in zip(clients, of_step.unbind(), strict=True):
+            losses[n].append(loss)
+    each = [sum(own[1:], own[0]) / len(own) for own in losses.values() if own]
+    found = iter(torch.stack(each).double().tolist() if each else ())
+    return torch.tensor([next(found) if own else 0.0 for own in losses.values()], dtype=torch.float64)
 
 
 class Step:
@@ -157,8 +150,6 @@ class Step:
         """The losses (n,) of the clients, whose gradients are added up micro-batch by micro-batch, and their answers to
         the first; no answers where nobody here trains anything in this round."""
         job, losses, answered = self.job, dict[int, Tensor](), list[Answers]()
-        for n in inputs:
-            self.draws[n].begin()
         parts = {n: self.draws[n].parts(len(y), job.micro_batch) for n, (_, y) in inputs.items()}
         while rows := {n: part for n, own in parts.items() if (part := next(own, None)) is not None}:
             if job.micro_batch is None:
@@ -193,7 +184,7 @@ def forward(
     of_each = [draws[n] for n in clients]
     outside = Stack(leaves.outside(clients), list(sizes.values()), of_each, lengths=tokens.lengths_of(clients))
     with stacked(model, outside):
-        tokens.put(clients, rounded(model.embed(whole)))
+        tokens.put(clients, model.embed(whole))
     if (mask := model.mask(whole)) is not None:
         tokens.masks = Tokens(sizes)
         tokens.masks.put(clients, mask)
@@ -267,18 +258,6 @@ def layer(
             return shortcuts.last_layer(block, x) if is_last else model.layer(j, x, mask)
 
     return recomputed(run, x, draws) if recomputes else run(x)
-
-
-def rounded(tokens: Tensor) -> Tensor:
-    """The tokens in bfloat16 on a GPU, where `precision: bf16` makes products so; elsewhere as they are.
-
-    torch's autocast leaves what layers add to in float32: residuals are read and written with twice the bytes. Norms
-    compute in float32 all the same, and so do adapters, their gradients and the optimiser. Worth 4 % on an H200.
-    """
-    rounds = tokens.is_cuda and torch.is_autocast_enabled("cuda")
-    if not rounds or tokens.dim() != 3 or torch.get_autocast_dtype("cuda") != torch.bfloat16:
-        return tokens
-    return tokens.bfloat16()
 
 
 def clip_each(leaves: StackedParams, most: float) -> None:

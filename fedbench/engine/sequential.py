@@ -110,7 +110,6 @@ def _tune(
     losses = []
     with scaled(model, None if plan.scales is None else float(plan.scales[n])):
         for _, (x, y) in zip(range(int(cohort.steps[n])), cohort.batches(n), strict=False):
-            draws.begin()
             model.zero_grad()
             losses.append(0.0)
             for part in draws.parts(len(y), job.micro_batch):

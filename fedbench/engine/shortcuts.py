@@ -13,11 +13,12 @@ from contextlib import contextmanager
 from typing import TypeGuard
 
 import torch
+from timm.layers import Mlp
+from timm.models.vision_transformer import Attention, Block
 from torch import Tensor, nn
 
 from fedbench.models.backbone import Blocks
 from fedbench.models.kernels import frozen_linear, gelu_of_product
-from fedbench.models.lazy_timm import Attention, Block, Mlp
 
 # Up to this many tokens the score matrix is small, and plain products beat the fused kernel on a CPU.
 EXPLICIT_ATTENTION_TOKENS = 128

@@ -20,7 +20,6 @@ from fedbench.method import Method, Predict, Ref, Setup, State
 from fedbench.models import cost
 from fedbench.models.adapter import fold
 from fedbench.models.backbone import HEAD, Blocks, in_layers, load
-from fedbench.models.copying import moved
 from fedbench.models.cost import Holding, holding_of, whole
 from fedbench.models.globalmodel import GlobalModel
 from fedbench.models.lowrank import FROZEN, bytes_added, load_additions
@@ -322,7 +321,7 @@ def _trainable(setup: Setup, adapt: bool, exits_of: ExitsOf) -> Blocks:
     names = {exit.classifier for depth in range(1, model.num_layers + 1) for exit in exits_of(depth)}
     for name in sorted(names | {HEAD}):
         model.add_classifier(name, setup.num_classes)
-    return moved(model, setup.device).eval()
+    return model.to(setup.device).eval()
 
 
 def _values(parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:

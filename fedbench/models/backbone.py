@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -12,7 +13,6 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from fedbench.errors import NotApplicable, UserError
-from fedbench.models.copying import copied
 from fedbench.models.draws import Draws
 from fedbench.models.layered import Layered, Tokenizer, cut, is_layered
 from fedbench.models.shape_cache import once, parameters_of
@@ -31,7 +31,7 @@ class Architecture:
 
     def make(self, num_classes: int) -> nn.Module:
         """The model, its weights drawn from torch's current random state."""
-        from fedbench.models.lazy_timm import timm
+        import timm
 
         module, _, kind = self.name.rpartition(":")
         if module:
@@ -315,7 +315,7 @@ def _is_its_layers(model: nn.Module, image_size: int) -> bool:
     blocks, generator = cast(Any, model).blocks, torch.Generator().manual_seed(0)
     try:
         with torch.device("cpu"):  # where shapes alone are made, new tensors have no values
-            twin = copied(model, {id(blocks): copied(blocks[:2])}).eval()
+            twin = copy.deepcopy(model, {id(blocks): copy.deepcopy(blocks[:2])}).eval()
             like = next(twin.parameters())
             twin = twin.to_empty(device="cpu")
             for tensor in (*twin.parameters(), *twin.buffers()):

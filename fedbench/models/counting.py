@@ -7,6 +7,7 @@ torch's kernels take microseconds, any other's on the meta device, whose kernels
 from __future__ import annotations
 
 import collections
+import copy
 import functools
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,11 +19,10 @@ from torch import Tensor, nn
 from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
+from torch.utils.flop_counter import FlopCounterMode
 
 from fedbench.models.adapter import SeededDropout
 from fedbench.models.backbone import Blocks, Body
-from fedbench.models.copying import copied, moved
-from fedbench.models.lazy_timm import flop_registry
 from fedbench.models.lowrank import pairs
 from fedbench.models.param_paths import holds, layer_of, name_of
 from fedbench.types import Exit
@@ -39,48 +39,12 @@ class Elsewhere(Exception):
     """The CPU has an operator of its own for this, which the meta device has not."""
 
 
-class Counter(TorchDispatchMode):
-    """Adds up the FLOPs of every operator by torch's own formulas, as `FlopCounterMode` does, which also finds out in
-    which module they are, and takes longer."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.flops = 0
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """torch's word for wrapping what follows in a compiler's guard, which takes longer than most operators."""
-        return False
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        formula = _formula(func)
-        if formula is None and _is_composed(func):
-            with self:
-                composed = func.decompose(*args, **kwargs)
-            if composed is not NotImplemented:
-                return composed
-        out = func(*args, **kwargs)
-        if formula is not None:
-            self.flops += formula(*args, **kwargs, out_val=out)
-        return out
+def _elsewhere(*shapes: Any, **others: Any) -> int:
+    """In the place of a formula. Raises Elsewhere."""
+    raise Elsewhere
 
 
-@functools.cache
-def _formula(func: Any) -> Callable[..., int] | None:
-    """Raises Elsewhere."""
-    if func.name().endswith("_for_cpu"):  # fused attention
-        raise Elsewhere
-    return flop_registry.get(func._overloadpacket)
-
-
-@functools.cache
-def _is_composed(func: Any) -> bool:
-    """Whether an operator is made of others."""
-    if func is torch.ops.prim.device.default:
-        return False
-    key = torch._C.DispatchKey.CompositeImplicitAutograd
-    return key in func.py_kernels or torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), key)
+ATTENTION_OF_CPUS = {torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: _elsewhere}
 
 
 def counted(
@@ -137,7 +101,7 @@ def blank(model: Model, unused: Iterable[nn.Module] = (), device: str = "meta", 
     own = (p for p in _used(model, made) if type(p) is nn.Parameter)
     made |= {id(p): nn.Parameter(torch.zeros(p.shape, dtype=p.dtype, device=device), p.requires_grad) for p in own}
     made |= {id(b): torch.zeros_like(b, device=device) for b in model.buffers() if type(b) is Tensor}
-    twin = moved(copied(model, made), device)
+    twin = copy.deepcopy(model, made).to(device)
     module: Any  # timm has the attribute in every kind of attention
     for module in twin.modules():
         if hasattr(module, "fused_attn"):
@@ -183,10 +147,10 @@ def count(model: nn.Module, work: Callable[[], Any], recomputes: bool = False) -
     def layer(blocks: Blocks, j: int, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
         nonlocal inside
         inputs.append(tokens)
-        inside, before = len(inputs) - 1, counter.flops
+        inside, before = len(inputs) - 1, counter.get_total_flops()
         called.append(functools.partial(type(blocks).layer, blocks, j, mask=mask))
         out = called[-1](tokens)
-        forward.append(counter.flops - before)
+        forward.append(counter.get_total_flops() - before)
         inside = 0
         return out
 
@@ -195,10 +159,12 @@ def count(model: nn.Module, work: Callable[[], Any], recomputes: bool = False) -
             vars(part)["recomputes"] = None
         if isinstance(part, Blocks):
             vars(part)["layer"] = functools.partial(layer, part)
-    with Counter() as counter, saved_tensors_hooks(remember, lambda tensor: tensor):
+    counter = FlopCounterMode(display=False, custom_mapping=ATTENTION_OF_CPUS)
+    with counter, saved_tensors_hooks(remember, lambda tensor: tensor):
         work()
+    flops = counter.get_total_flops()
     if not recomputes:
-        return counter.flops, sum(size for size, _ in saved.values())
+        return flops, sum(size for size, _ in saved.values())
     storages = [tokens.untyped_storage() for tokens in inputs]
     kept = {storage._cdata for storage in storages}
     own = [(size, where) for at, (size, where) in saved.items() if at not in kept]
@@ -207,7 +173,7 @@ def count(model: nn.Module, work: Callable[[], Any], recomputes: bool = False) -
     largest = max(range(len(inputs)), key=lambda j: each[j] if j else 0)
     held = each[0] + sum(storages[j].nbytes() for j in again)
     held += _there_and_back(called[largest], inputs[largest], weights) if again else 0
-    return counter.flops + sum(forward[j] for j in again), held
+    return flops + sum(forward[j] for j in again), held
 
 
 def _there_and_back(layer: Callable[[Tensor], Tensor], tokens: Tensor, weights: set[int]) -> int:
@@ -298,11 +264,6 @@ class _Alive(TorchDispatchMode):
         self.holders: collections.Counter[int] = (
             collections.Counter()
         )  # tensors of each piece of memory, by its address in torch
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """See `Counter`."""
-        return False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         made = func(*args, **(kwargs or {}))

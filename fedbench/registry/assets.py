@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import functools
 import io
@@ -129,19 +130,17 @@ class Assets:
                 if not near and LANGUAGE.search(ref["name"]):
                     others = f"; a language model reads texts: `{{name: hf, model: {ref['name']}}}`, with data of texts"
                 raise UnknownName(error.message + others, near) from None
-        from fedbench.models.copying import copied  # imports torch, which making a source has imported too
-
         source = self._sources[key]
-        return dataclasses.replace(source, model=copied(source.model))
+        return dataclasses.replace(source, model=copy.deepcopy(source.model))
 
     def _shapes(self, ref: Ref) -> Source:
         """Made by its plugin, which may `refuse` a name before torch is imported."""
         maker, _ = self.registry.component("backbone", ref)
         if refuse := getattr(maker, "refuse", None):
             refuse(ref["name"])
-        from fedbench.models.meta_init import shapes_alone
+        import torch
 
-        with shapes_alone():
+        with torch.device("meta"):
             source: Source = self.registry.make("backbone", dict(ref), load=False)
         return source
 

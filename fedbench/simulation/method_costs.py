@@ -14,7 +14,6 @@ from fedbench import machine
 from fedbench.devices.feasibility import outlooks
 from fedbench.errors import NotApplicable
 from fedbench.method import Setup
-from fedbench.models.meta_init import shapes_alone
 from fedbench.registry.assets import Assets
 from fedbench.registry.registry import Registry
 from fedbench.simulation.cost_estimate import Tell, answer_each, of_one_method
@@ -177,7 +176,7 @@ class MethodCosts:
     def _simulation(self, config: Config, federated: FederatedData, setup: Any) -> Simulation:
         source = self.assets.source(config["backbone"])
         given: dict[str, Any] = {"federated": federated, "setup": setup}
-        with shapes_alone():
+        with torch.device("meta"):
             return Simulation(config, self.assets.registry, "meta", source, federated.dataset, **given)
 
     def _federated_data(self, config: Config) -> FederatedData:
@@ -189,7 +188,7 @@ class MethodCosts:
         key = json.dumps([parts, layers, size], sort_keys=True)
         if key not in self._data:
             dataset, source = self.assets.outline(config), self.assets.source(config["backbone"])
-            with shapes_alone():
+            with torch.device("meta"):
                 made = FederatedData(config, self.assets.registry, dataset, layers, source, "meta")
             self._data[key] = made
         self._data.move_to_end(key)

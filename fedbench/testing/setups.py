@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+import timm
 import torch
 from torch import Tensor, nn
 
@@ -35,8 +36,6 @@ TRAIN = {
 
 def tiny_vit(depth: int = 4, dim: int = 8) -> nn.Module:
     """A timm ViT for 8x8 images: four patches, weights from seed 0."""
-    from fedbench.models.lazy_timm import timm
-
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(0)
         return timm.models.VisionTransformer(
@@ -46,8 +45,6 @@ def tiny_vit(depth: int = 4, dim: int = 8) -> nn.Module:
 
 def tiny_mixer(depth: int = 4, dim: int = 8) -> nn.Module:
     """A timm MLP-Mixer of the same size."""
-    from fedbench.models.lazy_timm import timm
-
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(0)
         return timm.models.MlpMixer(img_size=8, patch_size=4, embed_dim=dim, num_blocks=depth, num_classes=0)

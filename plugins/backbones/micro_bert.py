@@ -69,7 +69,7 @@ class MicroBert(nn.Module):
     reads_texts, last_fc = True, ("attn.proj", "mlp.fc2")
 
     def __init__(self, words: int) -> None:
-        from fedbench.models.lazy_timm import timm
+        import timm
 
         super().__init__()
         block = timm.models.vision_transformer.Block

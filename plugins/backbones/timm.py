@@ -29,8 +29,9 @@ def timm_model(name: str, pretrained: bool | str = True, load: bool = True, **op
     file. Further options go to timm.create_model (`img_size: 96`).
     """
     refuse(name)
+    import timm
+
     from fedbench.models.backbone import Architecture, Source
-    from fedbench.models.lazy_timm import timm
 
     if odd := sorted(options.keys() & set(REFUSED)):
         raise UserError(
@@ -73,7 +74,7 @@ timm_model.refuse = refuse  # type: ignore[attr-defined]  # asked before torch i
 
 def _names() -> dict[str, list[str]]:
     """All names that timm knows, those included that it has given up, and those that are offered for misspelt ones."""
-    from fedbench.models.lazy_timm import timm
+    import timm
 
     known = {name for name in dir(timm.models) if timm.is_model(name)}
     offered = timm.list_models(["vit_*", "deit*", "mixer_*", "resnet*gn"])
@@ -112,7 +113,7 @@ def load_file(model, path: Path, load: bool) -> str:
 
 
 def _cannot_make(name: str, pretrained: bool | str, error: Exception) -> str:
-    from fedbench.models.lazy_timm import timm
+    import timm
 
     if pretrained is not True:
         return f"timm cannot make {name!r}: {error}"

@@ -78,7 +78,6 @@ def test_no_pass_holds_more_than_a_micro_batch_and_layers_are_computed_again(reg
 def test_parts_draw_the_numbers_that_they_have_in_the_whole_batch():
     whole, parts = (Draws(torch.Generator().manual_seed(3)) for _ in range(2))
     for _ in range(3):
-        whole.begin(), parts.begin()
         expected = [whole.numbers(count).view(5, -1) for count in (10, 35)]
         for rows in parts.parts(5, 2):
             found = [parts.numbers((rows.stop - rows.start) * each).view(-1, each) for each in (2, 7)]

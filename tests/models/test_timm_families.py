@@ -14,7 +14,6 @@ from timm.models import _registry
 from fedbench.engine import cohort, sequential
 from fedbench.errors import NotApplicable, UserError
 from fedbench.models.backbone import Blocks, body_of
-from fedbench.models.meta_init import shapes_alone
 from fedbench.seeding import generator
 from fedbench.testing.setups import CLASSES, cohort_of, setup_of
 
@@ -158,7 +157,7 @@ def made(name: str, options: dict[str, object] | None = None) -> torch.nn.Module
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", REFUSED)
 def test_a_class_that_cannot_be_a_backbone_is_refused_in_one_line(kind):
-    with shapes_alone():
+    with torch.device("meta"):
         model = made(REFUSED[kind])
     assert type(model).__name__ == kind
     with pytest.raises(
@@ -195,7 +194,7 @@ def test_a_class_of_timm_is_trained_by_both_engines(registry, kind):
     model = made(name, options)
     assert type(model).__name__ == kind
     size = options.get("img_size") or (pixels or model.pretrained_cfg["input_size"][1:])[0]
-    with shapes_alone():
+    with torch.device("meta"):
         shape = body_of(made(name, options), image_size=size)
     assert shape.pooled(torch.empty(1, 3, size, size, device="meta")).shape == (1, shape.num_features)
     method = "fedra" if isinstance(shape, Blocks) else "fedavg"

@@ -12,7 +12,6 @@ import pytest
 import torch
 from every_method import tiny_cells
 
-from fedbench.engine import cohort
 from fedbench.runner.runner import load
 from fedbench.simulation.simulation import Simulation
 
@@ -91,23 +90,6 @@ def test_bf16_ends_within_seed_noise_of_fp32(registry):
 @pytest.mark.parametrize("sets", [FEW, ()], ids=["few", "whole"])
 @pytest.mark.parametrize("method", ["fedra", "depthfl", "inclusivefl"])
 def test_bf16_ends_within_seed_noise_of_fp32_over_quickstart(registry, method, sets):
-    ends_within_seed_noise(registry, method, *sets)
-
-
-@pytest.fixture
-def rounding_tokens(monkeypatch):
-    """Rounds the cohort engine's tokens, as on a GPU."""
-
-    def rounded(tokens):
-        return tokens.bfloat16() if torch.is_autocast_enabled("cpu") else tokens
-
-    monkeypatch.setattr(cohort, "rounded", rounded)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("sets", [FEW, ()], ids=["few", "whole"])
-@pytest.mark.parametrize("method", ["fedra", "depthfl", "inclusivefl"])
-def test_so_does_bf16_with_rounded_tokens(registry, rounding_tokens, method, sets):
     ends_within_seed_noise(registry, method, *sets)
 
 
