@@ -112,7 +112,7 @@ class Registry:
         listed under `broken`, as installed plugins are that do not load.
         """
         catalogue = Catalogue()
-        for name in self._own:
+        for name in self.own:
             self._enter(name, catalogue)
         catalogue.broken.update(self.troubles)
         for name in self._others:
@@ -122,7 +122,8 @@ class Registry:
         return catalogue
 
     @property
-    def _own(self) -> list[str]:
+    def own(self) -> list[str]:
+        """The plugins that fedbench brings along, by their names."""
         return [name for name in self.entry_points if not self.is_third_party(name)]
 
     @property

@@ -8,15 +8,27 @@ import atexit
 import gc
 import os
 import warnings
+from contextlib import suppress
 
 gc.disable()
 
+import pyarrow.pandas_compat  # noqa: E402, F401  # a table's frame asks for it
 import pydantic.json_schema  # noqa: E402, F401  # options are checked in every cell
 
 import fedbench.processes.guard  # noqa: E402
 import fedbench.simulation.worker  # noqa: E402, F401
 from fedbench import machine  # noqa: E402
+from fedbench.errors import UserError  # noqa: E402
 from fedbench.processes import process_tree  # noqa: E402
+from fedbench.registry.registry import Registry  # noqa: E402
+from fedbench.results.schema_checks import Entry  # noqa: E402
+from fedbench.schema import adapter  # noqa: E402
+
+adapter(Entry)  # every cell looks into the index
+registry = Registry()
+for plugin in registry.own:
+    with suppress(UserError):  # the cell that needs it says so
+        registry.load(plugin)
 
 machine.leave_alone()
 gc.enable()

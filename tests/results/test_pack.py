@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -20,25 +19,29 @@ from fedbench.results.manifest import computation
 from fedbench.results.pack import pack
 from fedbench.results.read import table_frame
 
-KILLED = """
-import os, sys
-from fedbench.results import pack
-import pyarrow.parquet, filelock
+CHANGES = ("os.rename", "os.remove", "os.rmdir", "os.mkdir")
 
-left, CHANGES = int(sys.argv[2]), ("os.rename", "os.remove", "os.rmdir", "os.mkdir")
 
-def watch(event, given):
-    global left
-    writes = event == "open" and isinstance(given[2], int) and given[2] & (os.O_WRONLY | os.O_RDWR)
-    if event in CHANGES or writes:
-        left -= 1
-        if left < 0:
-            os._exit(9)
+def pack_and_die(folder: Path, left: int) -> int:
+    """Pack a suite in a process that ends after so many changes on disk; its exit code, 9 where it came to that."""
 
-sys.addaudithook(watch)
-from pathlib import Path
-pack.pack(Path(sys.argv[1]))
-"""
+    def watch(event: str, given: tuple) -> None:
+        nonlocal left
+        writes = event == "open" and isinstance(given[2], int) and given[2] & (os.O_WRONLY | os.O_RDWR)
+        if event in CHANGES or writes:
+            left -= 1
+            if left < 0:
+                os._exit(9)
+
+    pid = os.fork()
+    if pid == 0:
+        try:
+            sys.addaudithook(watch)
+            pack(folder)
+            os._exit(0)
+        finally:
+            os._exit(1)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
 def seen(folder: Path) -> list[tuple]:
@@ -165,16 +168,16 @@ def test_killed_before_any_change_on_disk_the_old_or_the_new_is_there_whole(suit
     before, hashed, changes = seen(suite), content_hash(suite), 0
     while True:
         folder = Path(shutil.copytree(suite, tmp_path / f"killed{changes}" / "s"))
-        done = subprocess.run([sys.executable, "-c", KILLED, str(folder), str(changes)], check=False)
+        code = pack_and_die(folder, changes)
         assert seen(folder) == before and content_hash(folder) == hashed, changes
         pack(folder)
         assert seen(folder) == before and content_hash(folder) == hashed, changes
         named = {"cells", "eval", "rounds", "layers"}
         assert {file.name.partition("-")[0] for file in folder.glob("*.parquet")} == named
         assert len(list(folder.glob("*.parquet"))) == len(named)
-        if done.returncode == 0:
+        if code == 0:
             break
-        assert done.returncode == 9
+        assert code == 9
         changes += 1
     assert changes > 10
 

@@ -69,7 +69,7 @@ def test_allocations_that_leave_and_hang_cost_a_row_each(tmp_path, own_cache):
     assert seconds < 60, "the hanging one ends soon after its deadline"
 
 
-@pytest.mark.parametrize("where", ["make", "init"])
+@pytest.mark.parametrize("where", [pytest.param("make", marks=pytest.mark.slow), "init"])
 def test_methods_that_leave_and_hang_elsewhere_cost_a_row_each(tmp_path, own_cache, where):
     methods = f"{{name: a, extends: odd_{where}, how: leave}}, {{name: b, extends: odd_{where}, how: hang}}, fedra"
     found, done, _ = run_bad(tmp_path, methods, "--timeout", 10, "--jobs", 3)
@@ -82,7 +82,9 @@ def test_a_run_asks_for_no_cost(tmp_path, own_cache):
     assert found == {"a": ("finished", None), "fedra": ("finished", None)} and done.exit_code == 0, done.output
 
 
-@pytest.mark.parametrize(("suite", "words"), [("", ("--timeout", 10)), ("\ntimeout: 10", ())])
+@pytest.mark.parametrize(
+    ("suite", "words"), [pytest.param("", ("--timeout", 10), marks=pytest.mark.slow), ("\ntimeout: 10", ())]
+)
 def test_the_deadline_of_cells_is_also_that_of_reading_plugins(tmp_path, own_cache, suite, words):
     (tmp_path / "hang.py").write_text("import time\ntime.sleep(3600)\n")
     write_suite(tmp_path, "fedra", {"suite: tiny": f"suite: tiny{suite}"})

@@ -88,7 +88,14 @@ def interrupted(folder: Path, *hows: str, signals: tuple[int, ...], words: tuple
     return found, done, seconds
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [
+        (signal.SIGINT, 130),
+        pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow),
+        pytest.param(signal.SIGHUP, 129, marks=pytest.mark.slow),
+    ],
+)
 def test_a_run_that_is_asked_to_end_lets_its_cells_finish_their_round(tmp_path, own_cache, hears_signals, number, code):
     found, done, _ = interrupted(tmp_path, "takes_a_second", signals=(number,))
     assert done.exit_code == code
@@ -125,6 +132,7 @@ def while_torch_loads(folder: Path, do) -> tuple[int, str]:
     return process.returncode, told.strip().removeprefix("Preparing tiny.yaml ...").strip()  # where a second went by
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_the_first_worker_loads_torch(tmp_path, own_cache, hears_signals):
     """It reaches every process of the terminal's, the server of workers too, which must not end of it."""
     code, told = while_torch_loads(tmp_path, lambda run: os.killpg(run.pid, signal.SIGINT))
@@ -132,6 +140,7 @@ def test_ctrl_c_while_the_first_worker_loads_torch(tmp_path, own_cache, hears_si
     assert told.startswith("Interrupted. What is finished is kept; this runs the rest:")
 
 
+@pytest.mark.slow
 def test_a_server_that_is_killed_while_it_loads_torch_is_started_again(tmp_path, own_cache):
     code, _ = while_torch_loads(tmp_path, lambda run: [server.kill() for server in servers(run)])
     assert code == 0

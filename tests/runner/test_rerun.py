@@ -75,7 +75,10 @@ TORN = {
 }
 
 
-@pytest.mark.parametrize("name", TORN)
+OFTEN = ("truncated", "missing", "another state")  # the others are of the same kind as the first
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name not in OFTEN)) for name in TORN])
 def test_a_finished_cell_with_a_torn_file_is_computed_again_and_no_other(good, name):
     spoil_it, told = TORN[name]
     before, kept = content_hash(good / "r"), manifests(good / "r")["allsmall/0"]

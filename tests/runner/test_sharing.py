@@ -231,6 +231,7 @@ def test_the_cells_of_a_run_that_is_killed_are_taken_over(tmp_path):
     psutil.wait_procs(workers, timeout=10)
 
 
+@pytest.mark.slow
 def test_a_run_waits_for_the_cells_of_a_run_that_is_frozen(tmp_path):
     """No time makes a lock stale: its holder may be suspended, and goes on one day."""
     flag = tmp_path / "go"
@@ -267,13 +268,13 @@ def test_a_shard_that_is_none_is_refused(tmp_path, told):
 def test_one_content_hash_whoever_computes_it_with_both_engines(tmp_path):
     """One worker, eight (a cell by several processes), two runs at once, and two shards that are merged."""
     scenarios = "  small: {engine: sequential}\n  joint: {engine: cohort}"
-    prepare(tmp_path, "fedra, allsmall", {"  small: {}": scenarios})
+    prepare(tmp_path, "fedra", {"  small: {}": scenarios})
     other = beside(tmp_path, "--jobs", "1", "--quiet")  # into r, beside the last of these
     for words in (("--jobs", "1", "--results", "one"), ("--jobs", "8", "--results", "eight")):
         assert here(tmp_path, "--quiet", *words).exit_code == 0
     for part in (1, 2):
         done = here(tmp_path, "--shard", f"{part}/2", "--results", f"shard{part}", "--json")
-        assert json.loads(done.stdout)["counts"] == {"finished": 2}
+        assert json.loads(done.stdout)["counts"] == {"finished": 1}
     assert fedbench("merge", "shard1", "shard2", "--into", "merged", cwd=tmp_path).exit_code == 0
     assert here(tmp_path, "--jobs", "1", "--quiet").exit_code == 0
     assert other.wait(timeout=60) == 0

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from command import TINY, cell_of, environment, fedbench, loosen, run, write_suite, written
 
 from fedbench.results import content_hash, read_manifest, write_manifest
@@ -38,6 +39,7 @@ def test_a_broken_tracker_is_named_and_spoils_no_result(tmp_path):
     assert "fedbench_suite_started broke: OSError: no server" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_script_without_a_main_guard_can_call_run(tmp_path):
     write_suite(tmp_path, "allsmall")
     (tmp_path / "script.py").write_text(

@@ -90,6 +90,7 @@ def test_a_second_run_finds_everything_done(tuned):
     assert content_hash(folder / "r") == before
 
 
+@pytest.mark.slow
 def test_shards_tune_by_themselves_and_merge_to_the_same(tuned, tmp_path):
     folder, _ = tuned
     for i in (1, 2):
@@ -113,6 +114,7 @@ def test_a_shard_without_a_contest_is_fine_and_merges(tuned, tmp_path):
     assert merged.exit_code == 0 and content_hash(tmp_path / "all") == content_hash(folder / "r"), merged.output
 
 
+@pytest.mark.slow
 def test_a_method_that_is_tuned_anew_leaves_what_another_was_tried_with(tuned, tmp_path):
     folder, _ = tuned
     shutil.copytree(folder / "r", tmp_path / "r")
@@ -157,7 +159,7 @@ def test_a_candidate_that_diverges_loses_and_one_that_breaks_is_told(tmp_path, o
     assert [reason[:12] for reason in summary["failed"].values()] == ["RuntimeError"]
 
 
-@pytest.mark.parametrize("how", ["diverge", "raise"])
+@pytest.mark.parametrize("how", [pytest.param("diverge", marks=pytest.mark.slow), "raise"])
 def test_only_candidates_that_break_count_for_max_failures(tmp_path, own_cache, how):
     file = suite(tmp_path, f"{{name: odd, how: {how}}}", "") / "tiny.yaml"
     tune = f"tune: {{trials: 2, space: {{methods.odd.until: {{choice: ['', {file}]}}}}}}\n"
@@ -192,7 +194,7 @@ def test_a_plan_shows_what_is_tried_and_what_reports(tuned, tmp_path):
     assert "Nothing is left" in shown and max(map(len, shown.splitlines())) <= 80
 
 
-@pytest.mark.parametrize("blocks", [[0, 2], [2, 0]])
+@pytest.mark.parametrize("blocks", [[0, 2], pytest.param([2, 0], marks=pytest.mark.slow)])
 def test_a_candidate_that_nobody_can_price_does_not_hide_what_the_others_cost(tmp_path, blocks):
     """The tiny ViT has two blocks, of which `fedv` leaves the server one at least."""
 

@@ -84,6 +84,7 @@ def test_shipped_weights_guess_masked_words_as_well_as_their_file_says():
     assert facts["upstream_accuracy"] > 0.5
 
 
+@pytest.mark.slow
 def test_pre_training_learns_and_repeats_bit_for_bit():
     lines = []
     one = bert_pretrain.pretrain(0, steps=50, batch=8, say=lines.append)
