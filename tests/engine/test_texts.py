@@ -36,21 +36,21 @@ def texts(capacities, steps):
     return replace(cohort, batches=TextBatches(cohort.ids, lengths=[5, 8, 3], sizes=[3, 2]))
 
 
-def rounds(registry, engine, name, model, adapter, cohort):
+def rounds(registry, engine, name, model, adapter, cohort, many=2):
     setup = setup_of(registry, model(), cohort.capacities.tolist(), adapter, engine=engine, optimizer=SGD, clip=0.5)
     method = registry.make("method", {"name": name}, setup=replace(setup, by_client=True, proxy=lambda: PROXY))
     state, reports = method.init(generator(0)), []
-    for t in range(2):
+    for t in range(many):
         state, report = method.round(state, t, cohort, generator(0, t))
         reports.append(vars(report.uploads) | {"seconds": None})
     return state, reports
 
 
-def test_two_rounds_of_every_registered_method_equal_the_oracles(registry):
+def test_a_round_of_every_registered_method_equals_the_oracles(registry):
     """Those that train by means of their own train; and a method that is none for texts says so in a sentence."""
     refused = {}
     for name in registry.catalogue.components["method"]:
-        given = (name, tiny_bert, ADAPTERS["dropout"], texts([4, 3, 3, 1], [3, 2, 3, 1]))
+        given = (name, tiny_bert, ADAPTERS["dropout"], texts([4, 1], [2, 1]), 1)
         try:
             one = rounds(registry, fast.train, *given)
         except NotApplicable as reason:

@@ -18,18 +18,10 @@ def made(registry, name, model=None, capacities=CAPACITIES, **options):
     return registry.make("method", {"name": name, **options}, setup=setup), setup
 
 
-def leaves(value, path=()):
-    if isinstance(value, dict):
-        return [leaf for key, part in value.items() for leaf in leaves(part, (*path, key))]
-    if isinstance(value, list):
-        return [leaf for i, part in enumerate(value) for leaf in leaves(part, (*path, i))]
-    return [(path, value)]
-
-
-@pytest.mark.parametrize("model", [tiny_vit, tiny_mixer])
 @pytest.mark.parametrize("name", METHODS)
-def test_a_method_learns_and_predicts(registry, name, model):
-    method, _ = made(registry, name, model())
+def test_a_method_learns_and_predicts_on_a_mixer(registry, name):
+    """What else a method has to keep to is tried on a ViT: testing/test_kit.py checks every built-in method."""
+    method, _ = made(registry, name, tiny_mixer())
     state = method.init(generator(0))
     for t in range(2):
         state, report = method.round(state, t, cohort_of(CAPACITIES), generator(0, t))
@@ -37,39 +29,6 @@ def test_a_method_learns_and_predicts(registry, name, model):
     answer = method.predictor(state)(torch.randn(5, 3, 8, 8, dtype=torch.float64))
     for logits in answer.values() if isinstance(answer, dict) else [answer]:
         assert logits.shape == (5, 3) and logits.isfinite().all()
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_a_round_leaves_the_old_state_alone(registry, name):
-    method, _ = made(registry, name)
-    state, _ = method.round(method.init(generator(0)), 0, cohort_of(CAPACITIES), generator(0, 0))
-    before = [(path, v.clone() if isinstance(v, torch.Tensor) else v) for path, v in leaves(state)]
-    method.round(state, 1, cohort_of(CAPACITIES), generator(0, 1))
-    for (path, old), (_, now) in zip(before, leaves(state), strict=True):
-        assert torch.equal(old, now) if isinstance(old, torch.Tensor) else old == now, path
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_a_round_in_which_nobody_takes_part_changes_nothing(registry, name):
-    method, _ = made(registry, name)
-    state, _ = method.round(method.init(generator(0)), 0, cohort_of(CAPACITIES), generator(0, 0))
-    after, report = method.round(state, 1, cohort_of([]), generator(0, 1))
-    assert report.cost == []
-    for (path, old), (_, now) in zip(leaves(state), leaves(after), strict=True):
-        assert torch.equal(old, now) if isinstance(old, torch.Tensor) else old == now, path
-
-
-@pytest.mark.parametrize("name", METHODS)
-def test_the_same_draws_give_the_same_bits(registry, name):
-    def final():
-        method, _ = made(registry, name)
-        state = method.init(generator(3))
-        for t in range(2):
-            state, _ = method.round(state, t, cohort_of(CAPACITIES), generator(3, t))
-        return leaves(state)
-
-    for (path, one), (_, two) in zip(final(), final(), strict=True):
-        assert torch.equal(one, two) if isinstance(one, torch.Tensor) else one == two, path
 
 
 def test_state_remembers_who_was_trained_and_how_far(registry):

@@ -19,6 +19,7 @@ from fedbench.testing.setups import cohort_of, setup_of, tiny_vit
 from fedbench.types import Plan, Uploads
 
 METHODS = ["fedra", "inclusivefl", "depthfl", "head_only", "exclusive"]
+SOME = ("fedra", "inclusivefl", "depthfl")  # the others keep nothing besides
 A = 0.5
 FEDDYN = {"feddyn": A}
 
@@ -139,7 +140,13 @@ def prepared(registry, regularizer, capacities=(4, 3, 1), ref="fedra", engine=No
     return registry.make("method", ref if isinstance(ref, dict) else {"name": ref}, setup=setup)
 
 
-@pytest.mark.parametrize(("name", "regularizer"), [*((name, FEDDYN) for name in METHODS), ("fedra", {"fedprox": 0.1})])
+@pytest.mark.parametrize(
+    ("name", "regularizer"),
+    [
+        *(pytest.param(name, FEDDYN, marks=() if name in SOME else pytest.mark.slow) for name in METHODS),
+        ("fedra", {"fedprox": 0.1}),
+    ],
+)
 def test_a_method_is_one_with_it_too(registry, name, regularizer):
     """Its state remains JSON and tensors of their own, a layer that nobody returned keeps its value, and so on."""
 
@@ -237,8 +244,13 @@ def pairs():
     return [cohort_of([2, 1], examples=[1, 5], ids=ids) for ids in ([0, 1], [1, 2], [2, 0])]
 
 
-@pytest.mark.parametrize("ref", ["alllarge", "fedra"])
-@pytest.mark.parametrize("cohorts", [everyone, pairs])
+@pytest.mark.parametrize(
+    ("ref", "cohorts"),
+    [
+        *(("alllarge", everyone), ("fedra", pairs)),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in (("alllarge", pairs), ("fedra", everyone))),
+    ],
+)
 def test_feddyn_ends_in_the_optimum_of_all_clients_and_fedavg_does_not(registry, ref, cohorts):
     """Whoever takes part and holds what, and whatever the aggregator's weights (1 : 2 : 5 here): the minimum of the
     plain sum of all losses."""
@@ -246,13 +258,13 @@ def test_feddyn_ends_in_the_optimum_of_all_clients_and_fedavg_does_not(registry,
     for value in limit(registry, {"feddyn": 1.0}, ref, cohorts(), rounds=120):
         torch.testing.assert_close(value, optimum.expand_as(value), rtol=0, atol=1e-6)
     for other in (None, {"fedprox": 1.0}):
-        assert all(((value - optimum).abs() > 0.1).all() for value in limit(registry, other, ref, cohorts(), 60))
+        assert all(((value - optimum).abs() > 0.1).all() for value in limit(registry, other, ref, cohorts(), 30))
 
 
 def test_fedavg_misses_its_own_weighted_optimum_too(registry):
     weights = torch.tensor([1, 2, 5]).double() * CURVATURE
     optimum = (weights * CENTRE).sum() / weights.sum()
-    assert all(((v - optimum).abs() > 0.05).all() for v in limit(registry, None, "alllarge", everyone(), 60))
+    assert all(((v - optimum).abs() > 0.05).all() for v in limit(registry, None, "alllarge", everyone(), 30))
 
 
 def test_the_proximal_term_has_the_gradient_of_its_formula_and_keeps_no_copy():

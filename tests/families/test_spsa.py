@@ -88,7 +88,7 @@ def test_several_directions_are_averaged():
 def test_the_mean_of_many_estimates_tends_to_the_gradient():
     """E (g.z) z = g, and its coordinate i has variance |g|^2 + g_i^2 (Isserlis). The mean of n of them is normal to a
     good approximation; 5 standard errors are left by one coordinate in 1.7 million."""
-    model, n = Quadratic(), 1000
+    model, n = Quadratic(), 250
     g = model.gradient()
     mean = torch.stack([estimate(model, [Direction(11, 0, client)]) for client in range(n)]).mean(0)
     error = ((g.square().sum() + g.square()) / n).sqrt()

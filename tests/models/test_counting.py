@@ -19,7 +19,7 @@ from fedbench.models.backbone import HEAD, body_of
 from fedbench.models.counting import ATTENTION_OF_CPUS, blank, count, counted, one_image, to_answer, to_run
 from fedbench.registry.registry import Registry
 from fedbench.simulation.simulation import Simulation
-from fedbench.testing.setups import tiny_vit
+from fedbench.testing.setups import tiny_mixer, tiny_vit
 from fedbench.types import Exit
 
 
@@ -27,20 +27,19 @@ def loss(model, x, y):
     return F.cross_entropy(F.dropout(model(x), 0.5), y)
 
 
-@pytest.mark.parametrize("name", ["micro_vit", "micro_mixer", "micro_cnn"])
+@pytest.mark.parametrize("name", ["vit", "mixer", "cnn"])
 def test_both_devices_and_torchs_own_counter_count_the_same(registry, name):
-    model = registry.make(
-        "backbone", {"name": name, "weights_seed": 0} if name != "micro_cnn" else {"name": name}
-    ).model
+    made = {"vit": tiny_vit, "mixer": tiny_mixer, "cnn": lambda: registry.make("backbone", {"name": "micro_cnn"}).model}
+    model, size = made[name](), 32 if name == "cnn" else 8
     before, found = torch.get_rng_state(), []
     for device in ("cpu", "meta"):
         twin = blank(model, device=device)
-        x, y = one_image(twin, 32)
+        x, y = one_image(twin, size)
         found.append(count(twin, lambda twin=twin, x=x, y=y: loss(twin, x, y).backward()))
     with FlopCounterMode(display=False) as counter:
         loss(twin, x, y).backward()
     torch.set_rng_state(before)
-    assert found[0] == found[1] == counted(model, loss, 32) and found[0][0] == counter.get_total_flops() > 0
+    assert found[0] == found[1] == counted(model, loss, size) and found[0][0] == counter.get_total_flops() > 0
     assert torch.equal(torch.get_rng_state(), before), "what others draw has changed"
 
 

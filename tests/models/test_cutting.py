@@ -73,11 +73,27 @@ def tiny_eva(rope: str = "dinov3", **options) -> nn.Module:
     return timm.models.Eva(**size, use_rot_pos_emb=True, rope_type=rope, **options).eval()
 
 
-@pytest.mark.parametrize("adapter", [{"name": "lora", "rank": 2, "dropout": 0.2}, {"name": "vpt", "prompts": 3}])
+LORA, PROMPTS = {"name": "lora", "rank": 2, "dropout": 0.2}, {"name": "vpt", "prompts": 3}
+PLAIN, REGISTERS = {}, {"dynamic_img_size": True, "num_reg_tokens": 2}
+MIXED = {"rope": "mixed", "global_pool": "token"}
+
+
 @pytest.mark.parametrize(
-    "options", [{}, {"dynamic_img_size": True, "num_reg_tokens": 2}, {"rope": "mixed", "global_pool": "token"}]
+    ("method", "options", "adapter"),
+    [  # every method, kind of position and adapter at least once; the rest of their product is slow
+        *(("fedra", PLAIN, PROMPTS), ("fedra", MIXED, LORA), ("depthfl", REGISTERS, PROMPTS)),
+        ("fedavg", MIXED, LORA),  # which trains all weights, without adapters
+        *(
+            pytest.param(method, options, adapter, marks=pytest.mark.slow)
+            for method, options, adapter in (
+                *(("fedra", PLAIN, LORA), ("fedra", REGISTERS, LORA), ("fedra", REGISTERS, PROMPTS)),
+                *(("fedra", MIXED, PROMPTS), ("depthfl", PLAIN, LORA), ("depthfl", PLAIN, PROMPTS)),
+                *(("depthfl", REGISTERS, LORA), ("depthfl", MIXED, LORA), ("depthfl", MIXED, PROMPTS)),
+                *(("fedavg", PLAIN, LORA), ("fedavg", REGISTERS, LORA)),
+            )
+        ),
+    ],
 )
-@pytest.mark.parametrize("method", ["fedra", "depthfl", "fedavg"])
 def test_both_engines_train_an_eva_to_equal_weights(registry, method, options, adapter):
     found = []
     for engine in (sequential.train, cohort.train):

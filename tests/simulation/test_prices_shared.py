@@ -16,7 +16,7 @@ from fedbench.simulation.simulation import Simulation
 
 DEVICE = {"flops": 1e9, "flops_bf16": 1e9, "down": 1e6, "up": 1e6}
 KNOWN = {"roomy": {**DEVICE, "memory": 10**9}, "tight": {**DEVICE, "memory": 60_000}}
-SOME = ("allsmall", "inclusivefl", "fedit")  # the first two look at everybody's depths, the third is asked for ranks
+SOME = ("allsmall", "fedit")  # the first looks at everybody's depths, the second is asked for ranks
 
 
 @pytest.fixture(scope="module")
