@@ -18,11 +18,9 @@ from fedbench.families.batch_parts import is_mean, mixes_images, refuse_parts
 from fedbench.families.regularizer import refuse_books, towards
 from fedbench.method import Method, Ref, Setup, State
 from fedbench.models import cost
-from fedbench.models.backbone import HEAD, Blocks, Plain, load, recomputed
+from fedbench.models.backbone import HEAD, Blocks, Plain, begin, identity, load, once, parameters_of, recomputed
 from fedbench.models.counting import counted, to_run_all
 from fedbench.models.optimizer import make_optimizer, optimizer_states
-from fedbench.models.shape_cache import identity, once, parameters_of
-from fedbench.models.weight_init import begin
 from fedbench.seeding import seed_of
 from fedbench.types import ClientCost, Cohort, Exit, Objective, Plan, Report, Sent, Uploads
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+import functools
+import math
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, cast
+from typing import Any, Literal, TypeVar, cast, get_args
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +17,6 @@ from torch.utils.checkpoint import checkpoint
 from fedbench.errors import NotApplicable, UserError
 from fedbench.models.draws import Draws
 from fedbench.models.layered import Layered, Tokenizer, cut, is_layered
-from fedbench.models.shape_cache import once, parameters_of
 from fedbench.types import Exit
 
 HEAD = "head"  # the classifier at the end of every model
@@ -359,3 +360,67 @@ def load(parameters: Mapping[str, nn.Parameter], values: Mapping[str, Tensor]) -
     with torch.no_grad():
         for name, parameter in parameters.items():
             parameter.copy_(values[name])
+
+
+Begin = Literal["pretrained", "random"]
+STARTS = get_args(Begin)
+
+
+def begin(body: Body, option: str, how: str, seed: int) -> None:
+    """Leave the model's weights as the backbone came, or draw all of them again. Raises UserError for another `how`;
+    option: what the user calls it."""
+    if how not in STARTS:
+        raise UserError(f"{option} is {' or '.join(STARTS)}, not {how!r}")
+    if how == "random":
+        redraw(body.model, seed)
+
+
+@torch.no_grad()
+def redraw(model: nn.Module, seed: int) -> None:
+    """Draw all weights of a timm model again, as torch and timm draw such layers. Raises UserError where a parameter is
+    drawn by neither, and leaves a model then that is of no use."""
+    for parameter in model.parameters():
+        parameter.fill_(math.nan)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        for module in model.modules():
+            if (reset := getattr(module, "reset_parameters", None)) is not None:
+                reset()
+        if (init := getattr(model, "init_weights", None)) is not None:
+            init()
+    for name, parameter in model.named_parameters():
+        if not parameter.is_meta and parameter.isnan().any():
+            raise UserError(
+                f"{type(model).__name__} cannot be drawn again: nothing in it draws its parameter {name}; take "
+                "`pretrained`, with a backbone of `pretrained: false` where no weights of others are wanted"
+            )
+
+
+Found = TypeVar("Found")
+Parameters = tuple[tuple[str, Hashable, bool], ...]
+
+_found: dict[Hashable, Any] = {}
+
+
+def once(origin: str | None, parameters: Parameters, key: Hashable, find: Callable[[], Found]) -> Found:
+    """What find() gives, kept for models of this origin (see `Body`) with these parameters; computed again where the
+    origin is not known. key: what else it depends on."""
+    if origin is None:
+        return find()
+    whole_key = (origin, parameters, key)
+    if whole_key not in _found:
+        _found[whole_key] = find()
+    found: Found = _found[whole_key]
+    return found
+
+
+def parameters_of(model: nn.Module) -> Parameters:
+    """All parameters by name, with their shapes, and whether they are trained."""
+    return tuple((name, p.shape, p.requires_grad) for name, p in model.named_parameters())
+
+
+def identity(function: Callable[..., Any]) -> Hashable:
+    """Equal for one function with the same options."""
+    if isinstance(function, functools.partial):
+        return function.func, repr(function.args), repr(sorted(function.keywords.items()))
+    return function

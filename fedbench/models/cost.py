@@ -15,12 +15,11 @@ import torch
 from torch import Tensor, nn
 
 from fedbench.models.adapter import SeededDropout
-from fedbench.models.backbone import Blocks, Classifier
+from fedbench.models.backbone import Blocks, Classifier, Parameters, identity, once, parameters_of
 from fedbench.models.counting import counted, to_answer
 from fedbench.models.lowrank import pairs
 from fedbench.models.optimizer import optimizer_states
 from fedbench.models.param_paths import holds, name_of, named_by, of_classifier
-from fedbench.models.shape_cache import Parameters, identity, once, parameters_of
 from fedbench.types import ClientCost, Exit, Objective, Plan, Sent
 
 # What a client's regulariser keeps for every trained tensor: where it started, and FedDyn's g_n. Neither travels.

@@ -19,8 +19,7 @@ from fedbench.results.files import set_aside
 from fedbench.results.manifest import CHECKPOINT
 from fedbench.results.schema_checks import check, check_all, is_folder_name
 from fedbench.results.tables import table_bytes
-from fedbench.simulation.clientstore import ClientStore, keys_of
-from fedbench.simulation.state import file_bytes, load, taken_apart
+from fedbench.simulation.state import ClientStore, file_bytes, keys_of, load, taken_apart
 
 EVERY = 60.0  # seconds between two checkpoints, by default
 FACTS = "checkpoint.json"

@@ -21,8 +21,7 @@ from fedbench.results.columns import SIMULATED
 from fedbench.results.metric_direction import VALIDATION, best_round, first_metric
 from fedbench.results.scores import evaluated_rounds
 from fedbench.seeding import numpy_generator
-from fedbench.simulation.deployment import Deployment, Runnable, Scored, offered_by
-from fedbench.simulation.evaluation import Right, Score
+from fedbench.simulation.evaluation import Deployment, Right, Runnable, Score, Scored, offered_by
 from fedbench.simulation.failure_reason import Diverged
 from fedbench.simulation.federation import Federation
 from fedbench.simulation.upload_filter import NOT_FINITE

@@ -24,18 +24,15 @@ from fedbench.errors import UserError
 from fedbench.method import Method, Setup, State
 from fedbench.models.adapter import LowRank
 from fedbench.models.backbone import Blocks, Plain, Source, body_of
-from fedbench.models.shape_cache import attaching
 from fedbench.registry.registry import Registry, dataset_of
-from fedbench.seeding import generator, seed_of
+from fedbench.seeding import generator, global_generator, seed_of
 from fedbench.simulation.checkpoint import Progress
-from fedbench.simulation.clientstore import ClientStore, keys_of
-from fedbench.simulation.deployment import Deployment
-from fedbench.simulation.evaluation import Evaluation
+from fedbench.simulation.evaluation import Deployment, Evaluation
 from fedbench.simulation.failure_reason import checked, checked_metric, checked_round, plugin_fault
 from fedbench.simulation.federated_data import TEST, FederatedData
 from fedbench.simulation.federation import Federation
 from fedbench.simulation.round_records import RoundRecords, Rows
-from fedbench.simulation.state import taken_apart
+from fedbench.simulation.state import ClientStore, keys_of, taken_apart
 from fedbench.simulation.upload_filter import Guard, Later, received
 from fedbench.types import Client, Cohort, Dataset, Job, Plan, Scenario, Uploads
 
@@ -298,6 +295,19 @@ class Simulation:
             on_round(t + 1, clients)
         self.state = state
         return tables["eval"], tables["rounds"]
+
+
+def attaching(attach: Callable[[Any], None], ref: Mapping[str, Any], seed: int) -> Callable[[Any], None]:
+    """attach(model), after which the model's origin names the adapter as well: what it costs without does not depend on
+    that. seed: the cell's; what a module's constructor draws of frozen tensors from torch's generator follows from it.
+    """
+
+    def attached(model: Any) -> None:
+        with global_generator(seed, use="adapter"):
+            attach(model)
+        model.origin = f"{model.origin} {json.dumps(ref, sort_keys=True)}"
+
+    return attached
 
 
 def check_ranks(model: Blocks | Plain, scenario: Scenario) -> None:

@@ -13,10 +13,9 @@ from __future__ import annotations
 
 from fedbench.testing.adapter_check import check_adapter
 from fedbench.testing.aggregator_check import check_aggregator
-from fedbench.testing.allocation_check import check_allocation
 from fedbench.testing.asset_check import check_backbone, check_dataset
 from fedbench.testing.component_check import check_component
-from fedbench.testing.function_check import check_metric, check_objective, check_partition
+from fedbench.testing.function_check import check_allocation, check_metric, check_objective, check_partition
 from fedbench.testing.ignores_check import check_ignores
 from fedbench.testing.method_check import check_method
 from fedbench.testing.setups import check_state, cohort_of, setup_of, tiny_mixer, tiny_vit

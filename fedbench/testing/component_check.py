@@ -27,7 +27,6 @@ from fedbench.simulation.failure_reason import beginning
 from fedbench.testing import (
     adapter_check,
     aggregator_check,
-    allocation_check,
     asset_check,
     function_check,
     ignores_check,
@@ -88,7 +87,7 @@ def check_component(registry: Registry, kind: str, name: str, **options: Any) ->
         registry.make(kind, ref, workers=1, most=None, timeout=None, memory_limit=None, gpu=0.0)
     else:
         checks: dict[str, Callable[..., None]] = {
-            "allocation": allocation_check.check_allocation,
+            "allocation": function_check.check_allocation,
             "adapter": adapter_check.check_adapter,
             "objective": function_check.check_objective,
             "partition": function_check.check_partition,

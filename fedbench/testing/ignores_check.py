@@ -16,7 +16,7 @@ from fedbench.method import Method, Setup
 from fedbench.models.backbone import Blocks
 from fedbench.registry.registry import Registry
 from fedbench.seeding import generator
-from fedbench.simulation.clientstore import ClientStore
+from fedbench.simulation.state import ClientStore
 from fedbench.testing.aggregator_check import setup_for_aggregators, two_rounds
 from fedbench.testing.function_check import loss_of
 from fedbench.testing.method_check import answers, some_images, three_layers

@@ -18,7 +18,7 @@ from fedbench.engine import sequential
 from fedbench.method import Setup
 from fedbench.models.backbone import Blocks, body_of
 from fedbench.registry.registry import Registry
-from fedbench.simulation.clientstore import ClientStore
+from fedbench.simulation.state import ClientStore
 from fedbench.types import Client, Cohort, Scenario, Uploads
 
 CLASSES = 3

@@ -1,12 +1,10 @@
 """The nouns that the parts of fedbench hand to each other, with their shapes."""
 
 from fedbench.types.client_cost import ClientCost, Sent, ServerCost
-from fedbench.types.client_plan import Exit, Plan
 from fedbench.types.clients import GLOBAL, SIZES, Client, Clients, Cohort, Scenario
 from fedbench.types.dataset import MIXED, Dataset, Images, Splits, Texts
-from fedbench.types.device import Device
-from fedbench.types.round import Job, Objective, Pull, Report, Uploads
-from fedbench.types.size import Size
+from fedbench.types.device import Device, Size
+from fedbench.types.round import Exit, Job, Objective, Plan, Pull, Report, Uploads
 
 __all__ = [
     "GLOBAL",

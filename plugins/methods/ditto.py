@@ -9,7 +9,7 @@ from fedbench import hookimpl
 from fedbench.families.regularizer import towards
 from fedbench.families.wholemodel import Answer, OnLogits, Tensors, Visit, copies, fit, price_of, trainable, wholemodel
 from fedbench.method import Method, Ref, Setup
-from fedbench.models.weight_init import Begin
+from fedbench.models.backbone import Begin
 from fedbench.options import Count, NotNegative, judged
 
 

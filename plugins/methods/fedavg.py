@@ -13,7 +13,7 @@ from fedbench import hookimpl
 from fedbench.families.wholemodel import Answer, OnLogits, Tensors, Visit, fit, price_of, trainable, wholemodel
 from fedbench.families.width import narrowed
 from fedbench.method import Method, Predict, Ref, Setup, State
-from fedbench.models.weight_init import Begin
+from fedbench.models.backbone import Begin
 from fedbench.options import Share, judged
 from fedbench.types import ClientCost
 

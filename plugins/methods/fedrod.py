@@ -24,8 +24,7 @@ from fedbench.families.wholemodel import (
     wholemodel,
 )
 from fedbench.method import Method, Ref, Setup
-from fedbench.models.backbone import HEAD, Classifier
-from fedbench.models.weight_init import Begin
+from fedbench.models.backbone import HEAD, Begin, Classifier
 from fedbench.options import Count, NotNegative, judged
 from fedbench.types import ClientCost
 

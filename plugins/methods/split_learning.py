@@ -5,7 +5,7 @@ from __future__ import annotations
 from fedbench import hookimpl
 from fedbench.families.split import PLAIN_MEAN, ClientOptimizer, ServerOptimizer, split
 from fedbench.method import Method, Ref, Setup
-from fedbench.models.weight_init import Begin
+from fedbench.models.backbone import Begin
 from fedbench.options import Count, Natural, NotNegative, Positive, judged
 
 # FedV: split learning with a pre-trained image transformer (Shi et al., arXiv 2403.16050, Algorithm 1, option I)

@@ -27,7 +27,7 @@ from fedbench.families.width import (
     widthwise,
 )
 from fedbench.method import Method, Ref, Setup
-from fedbench.models.weight_init import Begin
+from fedbench.models.backbone import Begin
 from fedbench.options import judged
 from fedbench.types import ClientCost
 

@@ -21,8 +21,8 @@ from fedbench.results import read_index, read_manifest, read_rows
 from fedbench.results.store import cell_folders
 from fedbench.seeding import generator
 from fedbench.simulation import worker
-from fedbench.simulation.clientstore import ClientStore
 from fedbench.simulation.saved_model import reopen
+from fedbench.simulation.state import ClientStore
 from fedbench.testing.method_check import check_method
 from fedbench.testing.setups import CLASSES, cohort_of, same, setup_of, tiny_mixer, tiny_vit
 

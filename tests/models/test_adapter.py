@@ -6,7 +6,7 @@ import torch
 from fedbench.errors import UserError
 from fedbench.models.adapter import SeededDropout, seed_dropout
 from fedbench.models.backbone import Blocks
-from fedbench.models.shape_cache import attaching
+from fedbench.simulation.simulation import attaching
 from fedbench.testing.setups import tiny_mixer, tiny_vit
 
 

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from fedbench.errors import NotApplicable
-from fedbench.models import counting, shape_cache
+from fedbench.models import backbone, counting
 from fedbench.models.backbone import HEAD, body_of
 from fedbench.models.counting import ATTENTION_OF_CPUS, blank, count, counted, one_image, to_answer, to_run
 from fedbench.registry.registry import Registry
@@ -94,7 +94,7 @@ SOME = ("fedra", "depthfl", "fjord", "fedvz", "reefl")
 
 
 def prices(config, registry):
-    shape_cache._found.clear()
+    backbone._found.clear()
     trial = Simulation(config, registry)
     cohort = trial.federation.cohort(0)
     return trial.method.prices(cohort, 0)

@@ -5,8 +5,7 @@ import torch
 from torch import nn
 
 from fedbench.errors import UserError
-from fedbench.models.backbone import body_of
-from fedbench.models.weight_init import begin, redraw
+from fedbench.models.backbone import begin, body_of, redraw
 from fedbench.testing.setups import tiny_mixer, tiny_vit
 
 

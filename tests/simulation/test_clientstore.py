@@ -8,7 +8,7 @@ import torch
 
 from fedbench.errors import UserError
 from fedbench.simulation.checkpoint import Checkpoints, Progress
-from fedbench.simulation.clientstore import ClientStore, keys_of
+from fedbench.simulation.state import ClientStore, keys_of
 from fedbench.testing.setups import same
 
 
@@ -140,7 +140,7 @@ def test_a_checkpoint_names_nothing_that_is_not_on_the_disk(tmp_path, monkeypatc
     checkpoints.write(first)
     store.check(first.state["clients"].values())
     second = Progress(2, {"clients": {"0": store.put({"w": torch.ones(1)})}})
-    monkeypatch.setattr("fedbench.simulation.clientstore.settle", full)
+    monkeypatch.setattr("fedbench.simulation.state.settle", full)
     with pytest.raises(UserError, match=r"cannot be written \(No space left on device\)"):
         checkpoints.write(second)
     assert Checkpoints(tmp_path, "0" * 12, "cpu").latest() == (first, [])

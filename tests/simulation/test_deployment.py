@@ -9,8 +9,7 @@ from fedbench.engine.process_group import together
 from fedbench.method import Method
 from fedbench.results.tables import to_table
 from fedbench.simulation.checkpoint import Progress
-from fedbench.simulation.deployment import Deployment, Scored, offered_by
-from fedbench.simulation.evaluation import Score
+from fedbench.simulation.evaluation import Deployment, Score, Scored, offered_by
 from fedbench.simulation.federated_data import EvalSplit
 from fedbench.simulation.federation import Sizes
 from fedbench.simulation.simulation import Simulation

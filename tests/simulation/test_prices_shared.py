@@ -8,7 +8,7 @@ from command import TINY
 from every_method import METHODS, changed, tiny_cells
 
 from fedbench.errors import NotApplicable
-from fedbench.models import cost, counting, shape_cache
+from fedbench.models import backbone, cost, counting
 from fedbench.registry.assets import Assets
 from fedbench.registry.registry import Registry
 from fedbench.simulation.method_costs import MethodCosts
@@ -38,7 +38,7 @@ def told(ask, config):
 
 
 def alone(registry, config):
-    shape_cache._found.clear()
+    backbone._found.clear()
     with torch.device("meta"):
         simulation = Simulation(config, registry, "meta")
     return simulation.records.totals(simulation.method, sum(simulation.evaluation.sizes))
@@ -47,7 +47,7 @@ def alone(registry, config):
 @pytest.mark.parametrize(("method", "models"), [("head_only", 1), ("fedra", 3)])
 def test_what_has_no_adapters_is_counted_once_for_all_ranks(cells, monkeypatch, method, models):
     registry, configs = cells
-    shape_cache._found.clear()
+    backbone._found.clear()
     monkeypatch.setattr(cost, "counted", lambda *given: counted.append(1) or counting.counted(*given))
     counted, found = [], []
     for rank in (1, 2, 3):

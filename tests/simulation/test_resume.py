@@ -16,9 +16,8 @@ from fedbench.errors import NotApplicable
 from fedbench.registry.registry import Registry
 from fedbench.simulation import worker
 from fedbench.simulation.checkpoint import Checkpoints, Progress
-from fedbench.simulation.clientstore import ClientStore
 from fedbench.simulation.simulation import Simulation
-from fedbench.simulation.state import file_bytes
+from fedbench.simulation.state import ClientStore, file_bytes
 
 REMEMBERING = Path(__file__).parents[1] / "remembering_plugin.py"
 

@@ -2,6 +2,6 @@
 
 from fedbench.families.aggregation import PLAIN_MEAN
 from fedbench.families.split.algorithm import split
-from fedbench.families.split.rules import ClientOptimizer, ServerOptimizer
+from fedbench.families.split.server import ClientOptimizer, ServerOptimizer
 
 __all__ = ["PLAIN_MEAN", "ClientOptimizer", "ServerOptimizer", "split"]

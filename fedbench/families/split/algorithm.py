@@ -17,19 +17,22 @@ from fedbench.families.aggregation import PLAIN_MEAN
 from fedbench.families.split import split_cost
 from fedbench.families.split.cut import Cut
 from fedbench.families.split.participant import ClientOutcome, Participant, plan_of, uploads_of
-from fedbench.families.split.rules import (
+from fedbench.families.split.server import (
+    Backward,
     ClientOptimizer,
+    Frozen,
     Learns,
+    OwnOptimizer,
     Rules,
+    Server,
     ServerOptimizer,
+    ZerothOrder,
     of_server,
     with_optimizer,
 )
-from fedbench.families.split.server import Backward, Frozen, OwnOptimizer, Server, ZerothOrder
 from fedbench.method import Method, Predict, Ref, Setup, State
-from fedbench.models.backbone import HEAD, in_layers, load
+from fedbench.models.backbone import HEAD, Begin, begin, in_layers, load
 from fedbench.models.globalmodel import GlobalModel
-from fedbench.models.weight_init import Begin, begin
 from fedbench.options import Count, Natural, NotNegative, Positive, judged
 from fedbench.seeding import seed_of
 from fedbench.types import ClientCost, Cohort, Exit, Objective, Report, Size

@@ -10,8 +10,7 @@ from typing import Any, cast
 from torch import Tensor, nn
 
 from fedbench.errors import NotApplicable, UserError
-from fedbench.models.backbone import HEAD, Blocks, Classifier
-from fedbench.models.weight_init import redraw
+from fedbench.models.backbone import HEAD, Blocks, Classifier, redraw
 from fedbench.seeding import generator, seed_of
 
 AFTER = ("norm", "fc_norm", "attn_pool", "head_drop")  # what timm's models compute after their blocks

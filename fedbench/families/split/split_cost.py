@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 
 from fedbench.families.split.cut import Cut
+from fedbench.models.backbone import identity, once, parameters_of
 from fedbench.models.counting import BATCH, blank, count, most_alive, one_image, quickest
 from fedbench.models.optimizer import optimizer_states
-from fedbench.models.shape_cache import identity, once, parameters_of
 from fedbench.types import ClientCost, Objective, Sent, ServerCost
 
 

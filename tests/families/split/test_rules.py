@@ -7,7 +7,7 @@ import torch
 
 from fedbench.errors import UserError
 from fedbench.families.split import split
-from fedbench.families.split.rules import with_optimizer
+from fedbench.families.split.server import with_optimizer
 from fedbench.registry.registry import Registry
 from fedbench.seeding import generator
 from fedbench.testing.setups import cohort_of, setup_of, tiny_vit

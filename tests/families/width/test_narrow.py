@@ -14,7 +14,7 @@ from fedbench.families import wholemodel
 from fedbench.families.wholemodel import OnLogits, WholeModel
 from fedbench.families.width.narrow import Cuts, HeldGroupNorm, narrowed
 from fedbench.families.width.units import count, first
-from fedbench.models import counting, shape_cache
+from fedbench.models import backbone, counting
 from fedbench.models.backbone import body_of
 from fedbench.testing.method_check import check_method
 from fedbench.testing.setups import setup_of, tiny_mixer, tiny_vit
@@ -172,7 +172,7 @@ def test_equal_models_are_counted_once_and_what_shapes_do_not_tell_is_told_apart
     monkeypatch.setattr(
         wholemodel, "counted", lambda *given, **how: counted.append(1) or counting.counted(*given, **how)
     )
-    monkeypatch.setattr(shape_cache, "_found", {})
+    monkeypatch.setattr(backbone, "_found", {})
 
     def priced(origin="a CNN", loss=mean_loss, rule=first, scaled=False):
         """What a new model costs, and whether that was counted now."""
