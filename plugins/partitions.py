@@ -32,7 +32,7 @@ def iid(clients: Count = 10) -> Callable[..., Clients]:
         import numpy as np
 
         if len(y) < clients:
-            raise UserError(f"iid: {counted(len(y), 'training image')} for {counted(clients, 'client')}")
+            raise UserError(f"iid: {counted(len(y), 'training example')} for {counted(clients, 'client')}")
         owner = np.empty(len(y), dtype=np.int64)
         owner[generator.permutation(len(y))] = evenly(len(y), clients)
         return Clients.owning(owner, np.full(clients, MIXED if num_domains > 1 else 0))
@@ -69,7 +69,7 @@ def by_domain(clients_per_domain: Count = 1) -> Callable[..., Clients]:
             own = np.flatnonzero(domain == d)
             if len(own) < clients_per_domain:
                 raise UserError(
-                    f"by_domain: domain {d} has {len(own)} training images for {clients_per_domain} clients",
+                    f"by_domain: domain {d} has {len(own)} training examples for {clients_per_domain} clients",
                     option="clients_per_domain",
                 )
             dealt = generator.permutation(own) if clients_per_domain > 1 else own
@@ -127,7 +127,7 @@ def draw_until(
 
     if len(y) < n * min_examples:
         raise UserError(
-            f"{counted(len(y), 'training image')}; {counted(n, 'client')} with min_examples {min_examples} need "
+            f"{counted(len(y), 'training example')}; {counted(n, 'client')} with min_examples {min_examples} need "
             f"{n * min_examples}"
         )
     classes = [np.flatnonzero(y == label) for label in np.unique(y)]
@@ -139,7 +139,7 @@ def draw_until(
         draws, best = draws + 1, max(best, int(sizes.min()))
         fewest = min(fewest, int((sizes < min_examples).sum()))
     raise UserError(
-        f"in {draws:,} draws with alpha {alpha} over {len(y)} training images, the smallest of {n} clients "
+        f"in {draws:,} draws with alpha {alpha} over {len(y)} training examples, the smallest of {n} clients "
         f"never had more than {best} (min_examples {min_examples}); "
         "take a larger alpha, fewer clients or a smaller min_examples"
     )
@@ -221,7 +221,7 @@ def classes(num_classes: int, n: int, c: int, generator: np.random.Generator) ->
         )
     if n * c < num_classes:
         raise UserError(
-            f"{n} clients of {c} classes cover {n * c} of {num_classes} classes, and the images of the others would "
+            f"{n} clients of {c} classes cover {n * c} of {num_classes} classes, and the examples of the others would "
             f"be nobody's; take at least {-(-num_classes // c)} clients_per_domain or "
             f"{-(-num_classes // n)} classes_per_client",
             option="clients_per_domain",
@@ -251,7 +251,7 @@ def divided(y: np.ndarray, has: np.ndarray, generator: np.random.Generator) -> n
         of_label, clients = generator.permutation(np.flatnonzero(y == label)), np.flatnonzero(takers)
         if len(of_label) < len(clients):
             raise UserError(
-                f"a class has {counted(len(of_label), 'training image')}, fewer than its "
+                f"a class has {counted(len(of_label), 'training example')}, fewer than its "
                 f"{counted(len(clients), 'client')}"
             )
         owner[of_label] = clients[evenly(len(of_label), len(clients))]

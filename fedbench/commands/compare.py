@@ -33,7 +33,7 @@ AT = (
         default="final",
         show_default=True,
         metavar="ROUND",
-        help="Which round counts: final, best (on validation images), last4; or bytes=2GB, flops=1e15, joules=2kWh: "
+        help="Which round counts: final, best (on validation examples), last4; or bytes=2GB, flops=1e15, joules=2kWh: "
         "the last one by which all clients together had spent no more; or seconds=1h: had taken no longer, simulated "
         "(without an amount: than the cheapest method, no control, does in all).",
     ),

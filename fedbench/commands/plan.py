@@ -96,7 +96,7 @@ def _table(console: Console, rows: list[dict], timed: bool) -> None:
     many = len({seed for row in rows for *_, seed in row["names"] if seed is not None}) > 1
     simulated = any("simulated_seconds" in row for row in rows)
     time = [*(["simulated"] if simulated else []), *(["time"] if timed else [])]
-    heads = ["method", *(["seed"] if many else []), "images", "TFLOPs", "down", "up", *time, "status"]
+    heads = ["method", *(["seed"] if many else []), "examples", "TFLOPs", "down", "up", *time, "status"]
     table = [heads, *(_cells_of(row, many, timed, simulated) for row in rows)]
     if console.is_terminal:  # a file or another program gets all of it
         table = _narrowed(table, console.width)
@@ -129,7 +129,7 @@ def _narrowed(table: list[list[str]], width: int) -> list[list[str]]:
     def room() -> int:
         return width - 2 - sum(2 + each for each in _widths(table)[:-1])
 
-    for name in ("up", "down", "images", "TFLOPs"):
+    for name in ("up", "down", "examples", "TFLOPs"):
         if room() >= min(_widths(table)[-1], STATUS):
             break
         at = table[0].index(name)
@@ -155,7 +155,7 @@ def _cells_of(row: dict, with_seed: bool, timed: bool, simulated: bool) -> list[
 
 def _sums(console: Console, suite: str, rows: list[dict]) -> None:
 
-    images, flops, down, up = (
+    examples, flops, down, up = (
         sum(row.get(key, 0) for row in rows) for key in ("images", "flops", "bytes_down", "bytes_up")
     )
     cells = sum(len(row.get("ids", [""])) for row in rows)
@@ -164,7 +164,7 @@ def _sums(console: Console, suite: str, rows: list[dict]) -> None:
     reporting = sum("ids" not in row for row in rows)
     cells_and_names = counted(cells, "cell") + (f" under {names} names" if names > reporting else "")
     console.print(
-        f"\n{suite}: {cells_and_names}; in all {images:,} training images, {three_digits(flops / 1e12)} TFLOPs, "
+        f"\n{suite}: {cells_and_names}; in all {examples:,} training examples, {three_digits(flops / 1e12)} TFLOPs, "
         f"{human_bytes(down)} down and {human_bytes(up)} up"
         + (f", without the {counted(unknown, 'cell')} marked {_marks(rows)}." if unknown else "."),
         style="bold",

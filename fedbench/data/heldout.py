@@ -27,7 +27,7 @@ def proxy_of(images: Images | Texts, how: Mapping[str, Any] | None, seed: int) -
     n = len(images)
     m = how["images"] if "images" in how else max(1, round(how["fraction"] * n))
     if m >= n:
-        raise UserError(f"data.proxy: {m} of the {n} training images; clients need at least one of them")
+        raise UserError(f"data.proxy: {m} of the {n} training examples; clients need at least one of them")
     return stratified(images, np.arange(n), m, numpy_generator(seed, use="proxy images"))
 
 
@@ -76,8 +76,8 @@ def without_validation(
     m = np.minimum(np.rint(fraction * clients.sizes).astype(np.int64), clients.sizes - 1)  # to even, as `round`
     if m.max() < 1:
         raise UserError(
-            f"evaluation.validation: {fraction:g} of a client's training images is less than one image, even of the "
-            f"{clients.sizes.max()} that the largest has; hold out a larger part, or deal the images to fewer clients"
+            f"evaluation.validation: {fraction:g} of a client's training examples is less than one, even of the "
+            f"{clients.sizes.max()} that the largest has; hold out a larger part, or deal them to fewer clients"
         )
     held = [_validation_of(images, clients[i], int(m[i]), seed) for i in np.flatnonzero(m > 0).tolist()]
     out = np.concatenate(held)

@@ -77,8 +77,8 @@ def _refuse_lacking(names: Sequence[str], which: np.ndarray, way: str, N: int) -
     """Raises UserError where a client has no place among the names."""
     if way == "by_domain" and (which == MIXED).any():
         raise UserError(
-            f"devices by_domain: client {(which == MIXED).argmax()} has images of several domains; give each client a "
-            "device, {by_client: [...]}, or draw them, {device: share}"
+            f"devices by_domain: client {(which == MIXED).argmax()} has examples of several domains; give each client "
+            "a device, {by_client: [...]}, or draw them, {device: share}"
         )
     if which.max(initial=0) >= len(names):
         message = f"{counted(len(names), 'value')} for {counted(N, 'client')}"

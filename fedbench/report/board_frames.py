@@ -45,7 +45,7 @@ MOST_CLIENTS = 30  # lines of a table that people read
 # What the columns of a leaderboard mean, where their titles do not say it.
 MEANINGS = {
     "worst": "average, worst: over the domains of each seed.",
-    "client_sd": "average: plain mean over clients, each tested on its own images. client sd, worst 10 %: standard "
+    "client_sd": "average: plain mean over clients, each tested on its own examples. client sd, worst 10 %: standard "
     "deviation over clients, and mean of the worst tenth of them (at least one), of each seed; then means over seeds.",
     "collapsed": "stability: a seed is collapsed where a method ends below half of its median.",
     "bytes": "down + up, GFLOPs: mean of one client in one round.",
@@ -188,7 +188,7 @@ def subtitle(board: Leaderboard) -> str:
         return f"{board.metric}: no cell has finished"
     at = {
         "final": f"round {' or '.join(rounds)}",
-        "best": "each seed's best round on validation images",
+        "best": "each seed's best round on validation examples",
         "last4": f"mean of the last four evaluated rounds, up to round {' or '.join(rounds)}",
     }.get(board.at) or f"within {amount(board.budget or 0.0, board.at)} ({MEANING[board.at]})"
     return f"{unit_of(board.metric)} · {at} · {_seeds(board)}"
@@ -295,7 +295,7 @@ def clients(boards: Sequence[Leaderboard]) -> Frame:
     if not own:
         raise UserError(
             "these cells were tested by domain, so no client has a score of its own.\n"
-            "A suite with `evaluation: {by: client}` tests every client on images of its own."
+            "A suite with `evaluation: {by: client}` tests every client on examples of its own."
         )
     values = [
         {**board.place._asdict(), "board": i, "client": client, "domain": domain, "method": row.label, "value": value}
@@ -310,10 +310,10 @@ def clients(boards: Sequence[Leaderboard]) -> Frame:
     return frame(
         [{str(name): value for name, value in row.items()} for row in means.to_dict("records")],
         (*PLACE, "client", "domain", *methods),
-        caption="Clients, each on its own test images: mean over seeds",
+        caption="Clients, each on its own test examples: mean over seeds",
         pages=[page(board.place, caption=subtitle(board), warning=board.warning) for board in own],
         formats={**dict.fromkeys(methods, Format("", "score", "metric")), "domain": Format(part="name")},
-        legend=["Each client on its own test images: mean over seeds."],
+        legend=["Each client on its own test examples: mean over seeds."],
         **about(own),
     )
 

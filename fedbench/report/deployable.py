@@ -32,12 +32,12 @@ PARTS = {
     "memory": "",
 }
 LEGEND = (
-    "deployable: mean over clients of the largest size that each can run, by the method's own rule, on the test images "
-    "of its domain, or its own where clients are tested; a client that can run nothing counts 0. worst: its worst "
-    "client.",
+    "deployable: mean over clients of the largest size that each can run, by the method's own rule, on the test "
+    "examples of its domain, or its own where clients are tested; a client that can run nothing counts 0. worst: its "
+    "worst client.",
     "run any, run largest: the share of clients that can run a size at all, and the largest, which is the model that "
     "other tables score (model).",
-    "By size: on all test images, and the memory to answer one image.",
+    "By size: on all test examples, and the memory to answer one.",
 )
 
 

@@ -106,9 +106,9 @@ def _legend(images: int, trained: Sequence[int], ruled: str, how: str) -> list[s
     return [
         f"size: the largest that fits {ruled}; {NONE}: none does.",
         how,
-        "micro-batch: how many images of a batch pass at once.",
+        "micro-batch: how many examples of a batch pass at once.",
         "Methods of equal sizes and costs share a table.",
-        f"A round of a client of {images:,} training images, which trains on {span(trained)} in it: down + compute + "
+        f"A round of a client of {images:,} training examples, which trains on {span(trained)} in it: down + compute + "
         "up, and where the server computes, its seconds for this client.",
     ]
 

@@ -85,7 +85,7 @@ def _turnout(cells: Mapping[str, Sequence[Result]]) -> Iterator[str]:
         if any(one["clients"] < one["of_clients"] for one in found):
             clients = span(one["clients"] for one in found)
             shares = span(round(100 * one["images"] / one["of_images"]) for one in found)
-            text = f"{clients} of {found[0]['of_clients']} clients took part, with {shares} % of the images"
+            text = f"{clients} of {found[0]['of_clients']} clients took part, with {shares} % of the examples"
             turnouts.setdefault(text, []).append(label)
     for text, labels in turnouts.items():
         yield f"{', '.join(labels)}: {text}; no size fits the others' devices"

@@ -190,7 +190,7 @@ def _apart(
     evaluation = config.get("evaluation", {})
     if part := evaluation.get("validation"):
         others = {other for other in others if not other.startswith("evaluation.validation=")}
-        pairs.append((f"with {part:g} of the training images held out", "all training images"))
+        pairs.append((f"with {part:g} of the training examples held out", "all training examples"))
     by_client = evaluation.get("by") == "client"
     if by_client != any(row.metric == CLIENTS for paper in papers for row in paper.values.values()):
         both = ("by client", "by domain")

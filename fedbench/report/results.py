@@ -27,7 +27,7 @@ class Results:
     Views take these options:
 
     - metric: what is compared, `accuracy` by default.
-    - at: which round counts: `final`, `best` (on validation images), `last4`, or a budget such as `bytes=2GB`.
+    - at: which round counts: `final`, `best` (on validation examples), `last4`, or a budget such as `bytes=2GB`.
     - baseline: the method that gaps are measured to; a leaderboard's ceiling by default.
     - equivalent: points below which methods may be called equal.
 

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 AT = ("final", "best", "last4")
 UNCHOSEN = (
-    "--at best needs validation images, and this cell held none out: a round that is chosen by its test score flatters "
-    "itself.\nSay `evaluation: {validation: 0.1}` in the suite and run it again, or take --at final."
+    "--at best needs validation examples, and this cell held none out: a round that is chosen by its test score "
+    "flatters itself.\nSay `evaluation: {validation: 0.1}` in the suite and run it again, or take --at final."
 )
 
 

@@ -27,7 +27,7 @@ PLACES = 4  # scenarios or pairs that a sentence names
 WIDE = 30  # letters of the diagram of mean ranks, which is drawn in text
 BY = ("suite", "profile")
 AT = {
-    "best": "each seed's best round on validation images",
+    "best": "each seed's best round on validation examples",
     "last4": "mean of the last four evaluated rounds",
     **{what: f"within a budget of {meaning}" for what, meaning in MEANING.items()},
 }

@@ -53,7 +53,7 @@ def time_to_target(boards: Sequence[Leaderboard], target: float | str) -> Frame:
         pages=pages,
         formats=formats,
         legend=[
-            f"reached: in how many seeds there was an {goal} on test images after any evaluated round.",
+            f"reached: in how many seeds there was an {goal} on test examples after any evaluated round.",
             "The other columns: what was needed by the first such round, the mean over these seeds alone; blank: none "
             "got there. Bytes, FLOPs and energy are of all clients; simulated: time as the server waits.",
             "Nothing is chosen by it, but a curve that wavers arrives at its first peak.",

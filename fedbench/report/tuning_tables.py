@@ -23,8 +23,8 @@ NAMED = 3  # methods that a sentence names
 LEGEND = (
     "Before validation: what the winner was tried with; (edge): the lowest or the highest value that was tried: a "
     "better one may lie beyond.",
-    "validation: the winner's score on validation images after all rounds, on the seeds that candidates are tried on; "
-    "the largest of many, and so optimistic.",
+    "validation: the winner's score on validation examples after all rounds, on the seeds that candidates are tried "
+    "on; the largest of many, and so optimistic.",
     "1 trial, 2 trials, ...: the best score to expect of so many candidates, drawn at random (Dodge et al. 2019). An "
     "order of methods that changes between two of them is a matter of budget.",
     "sd: the standard deviation over candidates: how much the choice matters. Of a halved candidate, here and there, "
@@ -173,7 +173,7 @@ def how_tuned(results: Sequence[Result]) -> list[str]:
         sentences.setdefault((n, who), []).append(_title(*name[1:]))
     return [
         f"Tuned: {who.format(shortened(names), 's' * (len(names) == 1))} the best of {counted(n, 'candidate')}, "
-        "chosen on validation images and other seeds; compare tuning shows how."
+        "chosen on validation examples and other seeds; compare tuning shows how."
         for (n, who), names in sentences.items()
         if n
     ]
@@ -213,7 +213,7 @@ def _caption(ones: Sequence[Tuned]) -> str:
     rungs = next(filter(None, (one.contest.rungs for one in ones)), ())
     halved = f", halved after round{'s' * (len(rungs) > 2)} {' and '.join(map(str, rungs[:-1]))}"
     return (
-        f"{search.metric} on validation images · {counted(len(search.candidates), 'candidate')}"
+        f"{search.metric} on validation examples · {counted(len(search.candidates), 'candidate')}"
         + (halved if len(rungs) > 1 else "")
         + (f" of {counted(rungs[-1], 'round')}" if rungs else "")
         + f" · {counted(len(search.seeds), 'seed')}"

@@ -238,5 +238,5 @@ def validated(folder: Path, metric: str) -> dict[int, float]:
         return {}
     found = {t: average(v) for t, v in by_round(checked_table("eval", folder, manifest), metric, VALIDATION).items()}
     if not found and manifest["status"] in ("finished", HALVED):
-        raise UserError(f"{folder}: its candidate was scored on no validation images of {metric!r}.")
+        raise UserError(f"{folder}: its candidate was scored on no validation examples of {metric!r}.")
     return {t: value for t, value in found.items() if math.isfinite(value)}

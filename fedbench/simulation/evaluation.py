@@ -118,7 +118,7 @@ class Evaluation:
         whole = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
         here = torch.cat(list(whole.values())).cpu()  # waits for a GPU once
         if none := unanswered(here):
-            raise Diverged(f"{none:,} of {len(here):,} answers to test and validation images are not finite")
+            raise Diverged(f"{none:,} of {len(here):,} answers to test and validation examples are not finite")
         found = zip(whole, here.chunk(len(whole)), strict=True)
         return {name if i else "": logits.split(self.sizes) for i, (name, logits) in enumerate(found)}
 

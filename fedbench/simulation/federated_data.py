@@ -170,7 +170,7 @@ def of_validation(dataset: Dataset, train: Images | Texts, held: Clients | None,
         some = np.flatnonzero(held.sizes).tolist()
         if len(some) > MOST_BY_CLIENT:
             raise UserError(
-                f"evaluation by client: {len(some):,} clients hold out validation images, and at most "
+                f"evaluation by client: {len(some):,} clients hold out validation examples, and at most "
                 f"{MOST_BY_CLIENT:,} are evaluated one by one; evaluate by domain, or register fewer clients"
             )
         return [

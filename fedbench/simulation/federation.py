@@ -223,7 +223,7 @@ class Federation:
 def refuse_idle(clients: Clients) -> None:
     """Raises UserError where a client has no images."""
     if idle := np.flatnonzero(clients.sizes == 0)[:5].tolist():
-        raise UserError(f"the partition gave clients {idle} no training images; every client needs one")
+        raise UserError(f"the partition gave clients {idle} no training examples; every client needs one")
 
 
 def _by_domain(domains: np.ndarray, able: np.ndarray | None) -> list[np.ndarray]:
@@ -335,7 +335,7 @@ class Sizes:
         place, way = (client.id, "by_client") if "by_client" in self.given else (client.domain, "by_domain")
         if place == MIXED:
             raise UserError(
-                f"{key} by_domain: client {client.id} has images of several domains; give each client a {one}, "
+                f"{key} by_domain: client {client.id} has examples of several domains; give each client a {one}, "
                 "{by_client: [...]}, or draw them, {uniform: [lowest, highest]}"
             )
         values = self.given[way]

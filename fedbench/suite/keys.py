@@ -51,7 +51,7 @@ class ProxyKeys(TypedDict, total=False):
     """How many of the training images are the server's own, and nobody's else."""
 
     images: Count
-    fraction: Annotated[Fraction, Field(description="of all training images")]
+    fraction: Annotated[Fraction, Field(description="of all training examples")]
 
 
 @_open
@@ -59,7 +59,7 @@ class DataKeys(ComponentKeys, total=False):
     """A data set by name, with its options, how it is shared out and how its images enter the backbone."""
 
     partition: Annotated[
-        ComponentKeys, kind("partition"), Field(description="how the images are shared out to clients")
+        ComponentKeys, kind("partition"), Field(description="how the examples are shared out to clients")
     ]
     image_size: Annotated[Count | None, Field(description="side in pixels; null: what the backbone wants")]
     max_length: Annotated[Count, Field(description="of a text, the tokens that are kept; otherwise all it may have")]
@@ -69,7 +69,7 @@ class DataKeys(ComponentKeys, total=False):
     ]
     proxy: Annotated[
         Annotated[ProxyKeys, OneOf("images", "fraction")] | None,
-        Field(description="training images held out of everybody's training for the server; null: none"),
+        Field(description="training examples held out of everybody's training for the server; null: none"),
     ]
 
 
@@ -125,7 +125,7 @@ class TrainKeys(TypedDict, total=False):
     micro_batch: Annotated[
         Count | Literal["auto"] | None,
         Field(
-            description="how many images of a batch pass at once, their gradients added up; auto, the default with "
+            description="how many examples of a batch pass at once, their gradients added up; auto, the default with "
             "devices: as many as fit into a device's memory; null: all"
         ),
     ]
@@ -161,11 +161,11 @@ class EvaluationKeys(TypedDict, total=False):
     ]
     by: Annotated[
         Literal["domain", "client"],
-        Field(description="client: on test images dealt to the clients as their training images are"),
+        Field(description="client: on test examples dealt to the clients as their training examples are"),
     ]
     validation: Annotated[
         Fraction | None,
-        Field(description="the part of each client's training images that is held out to choose by; null: none"),
+        Field(description="the part of each client's training examples that is held out to choose by; null: none"),
     ]
     sizes: Annotated[
         bool, Field(description="score the last model at every size that a device could run, and what each client can")
@@ -492,7 +492,7 @@ class SuiteKeys(TypedDict):
         ]
     ]
     seeds: NotRequired[Annotated[list[Seed], AfterValidator(distinct), Field(min_length=1)]]
-    tune: NotRequired[Annotated[TuneKeys, Field(description="what every method chooses on validation images first")]]
+    tune: NotRequired[Annotated[TuneKeys, Field(description="what every method chooses on validation examples first")]]
     overlays: NotRequired[Annotated[dict[Name, Settings], Field(description="named settings for --data NAME")]]
     timeout: NotRequired[Annotated[Positive | None, Field(description="seconds a cell may take; null: no limit")]]
     expected: NotRequired[Annotated[list[ExpectedKeys], instead(ExpectedFileKeys)]]

@@ -97,7 +97,7 @@ def tuning(
     if without:
         problems.add(
             tune.named,
-            "tune: candidates are compared on validation images, and scenario "
+            "tune: candidates are compared on validation examples, and scenario "
             f"{shown(without[0])} holds none out; say evaluation: {{validation: 0.1}} in defaults",
         )
     space = {key: value for key, value in given["space"].items() if key in drawn[0].values}

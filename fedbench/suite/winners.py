@@ -67,7 +67,7 @@ def text_of(tuned: Suite, catalogue: Catalogue, folder: Path = Path()) -> str:
             base["scenarios"][name]["methods"] = said
     k, seeds = len(tuned.tuning.candidates), ", ".join(map(str, tuned.tuning.seeds))
     return (
-        f"# What {Path(tuned.path).name} chose: for each method the best of {k} candidates on validation images.\n"
+        f"# What {Path(tuned.path).name} chose: for each method the best of {k} candidates on validation examples.\n"
         f"# Candidates were tried on seed {seeds}. Written by `fedbench tune`; this file tunes nothing.\n"
     ) + _dumped(base)
 

@@ -129,5 +129,5 @@ class TextWork(Work):
 DIM64 = Work("dim64", dim=64, patch=8, heads=4)
 DIM192 = Work("dim192", dim=192, patch=4, heads=3)
 TINY = Work("tiny", dim=8, patch=16, heads=2, images=4, batch=2, layers=4, depths=(4, 2, 1))
-MINILM = TextWork("minilm", dim=384, patch=16, heads=12, layers=6, depths=(6, 5, 4, 3, 2, 2))
+MINILM = TextWork("minilm", dim=384, patch=16, heads=12, images=64, layers=6, depths=(6, 5, 4, 3, 2, 2))
 TINY_BERT = TextWork("tiny_bert", dim=8, patch=16, heads=2, images=4, batch=2, layers=4, depths=(4, 2, 1), longest=9)

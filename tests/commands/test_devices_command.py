@@ -68,7 +68,7 @@ def test_bytes_are_those_of_a_round_and_its_seconds_whoever_computes_along(tmp_p
                 pytest.approx(row["up_seconds"] * device.up),
             )
     shown = fedbench(*given, "--scenario", "plain", cwd=tmp_path, columns=80).output
-    assert "of 500 training images, which trains on 8 in it" in " ".join(shown.split())
+    assert "of 500 training examples, which trains on 8 in it" in " ".join(shown.split())
 
 
 def test_a_backbone_needs_no_suite_and_no_data(tmp_path):

@@ -60,7 +60,7 @@ def test_a_terminal_has_room_for_every_line(width, left_out):
         _table(screen, rows, timed=False)
         pages[terminal] = screen.file.getvalue().splitlines()
     assert max(map(len, pages[True])) <= width
-    heads = ["method", "images", "TFLOPs", "down", "up", "status"]
+    heads = ["method", "examples", "TFLOPs", "down", "up", "status"]
     assert pages[True][0].split() == [head for head in heads if head not in left_out]
     assert pages[False][0].split() == heads and pages[False][-1].endswith("1,024 of 2,048 tried, 12 ?"), "all in a file"
     assert pages[True][-1].endswith("…") == (width < 100)
@@ -71,7 +71,7 @@ def test_a_plan_tells_how_long_the_suite_takes_and_what_is_left(tmp_path):
     words = ("plan", "tiny.yaml", "--plugin", TINY, "--results", "r", "--cost", "--jobs", 2, "--device", "cpu")
     told = fedbench(*words, cwd=tmp_path, columns=80).stdout
     assert max(map(len, told.splitlines())) <= 80
-    assert told.splitlines()[0].split() == ["method", "images", "TFLOPs", "down", "up", "time", "status"]
+    assert told.splitlines()[0].split() == ["method", "examples", "TFLOPs", "down", "up", "time", "status"]
     assert "left of" not in told and "on 2 cores, from probes on this machine" in told
     assert "breaks: the worker process ended with exit code 7" in " ".join(told.split())
 

@@ -28,7 +28,7 @@ def test_every_class_of_every_domain_gives_its_share(groups, data, seed):
     images, n = images_of(keys % 3, keys // 3), len(keys)
     m = data.draw(st.integers(1, n)) if n > 1 else 1
     if m == n:
-        with pytest.raises(UserError, match=f"data.proxy: {m} of the {n} training images"):
+        with pytest.raises(UserError, match=f"data.proxy: {m} of the {n} training examples"):
             proxy_of(images, {"images": m}, seed)
         return
     held = proxy_of(images, {"images": m}, seed)
@@ -46,7 +46,7 @@ def test_a_fraction_is_rounded_and_seeds_draw_differently():
     assert [len(proxy_of(images, {"fraction": f}, 0)) for f in (0.001, 0.1, 0.5)] == [1, 4, 20]
     assert proxy_of(images, {"images": 6}, 0).tolist() != proxy_of(images, {"images": 6}, 1).tolist()
     assert not len(proxy_of(images, None, 0))
-    with pytest.raises(UserError, match="data.proxy: 40 of the 40 training images"):
+    with pytest.raises(UserError, match="data.proxy: 40 of the 40 training examples"):
         proxy_of(images, {"fraction": 0.999}, 0)
 
 
@@ -79,7 +79,7 @@ def test_every_client_holds_its_part_out_by_class_and_trains_on_the_rest(sizes, 
     clients = [Client(i, 0, chance.permutation(np.flatnonzero(owner == i))) for i in range(len(sizes))]
     wanted = [max(0, min(round(f * size), size - 1)) for size in sizes]
     if not any(wanted):
-        with pytest.raises(UserError, match="evaluation.validation: .* less than one image"):
+        with pytest.raises(UserError, match="evaluation.validation: .* less than one, even"):
             without_validation(images, Clients.of(clients), f, seed)
         return
     left, held = without_validation(images, Clients.of(clients), f, seed)

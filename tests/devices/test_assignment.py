@@ -32,7 +32,7 @@ def test_shares_become_whole_clients_and_the_seed_draws_who_has_them():
 def test_a_short_list_and_mixed_domains_are_refused():
     with pytest.raises(UserError, match="devices: 1 value for 2 clients; give one for each"):
         names({"by_client": ["laptop"]}, [0, 0])
-    with pytest.raises(UserError, match="devices by_domain: client 1 has images of several domains"):
+    with pytest.raises(UserError, match="devices by_domain: client 1 has examples of several domains"):
         names({"by_domain": ["laptop"]}, [0, -1])
 
 

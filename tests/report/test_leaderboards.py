@@ -80,7 +80,7 @@ def test_the_best_round_is_chosen_on_validation_images_and_shown_with_its_test_s
     assert own.round == 2 and [r.average for r in own.runs] == pytest.approx([0.3, 0.7])
     assert other.metric == "accuracy/last" and other.round == 1 and other.runs[0].average == pytest.approx(0.3)
     assert row(board(tmp_path, at="best", metric="loss"), "fedra").round == 3
-    assert "accuracy, % · each seed's best round on validation images · mean of 2 seeds" in shown([found])
+    assert "accuracy, % · each seed's best round on validation examples · mean of 2 seeds" in shown([found])
     assert row(board(tmp_path), "fedra").round == 3 and row(board(tmp_path), "fedra").average.n == 2
 
 
@@ -94,7 +94,7 @@ def test_no_round_is_chosen_by_its_test_score(tmp_path):
     folder = write_cell(tmp_path / "s", "fedra", evaluation=eval_rows({1: {"a": 0.5}}))
     done = fedbench("compare", "s", "--at", "best", cwd=tmp_path)
     told = " ".join(done.stderr.split())
-    assert done.exit_code == 2 and "--at best needs validation images, and this cell held none out" in told
+    assert done.exit_code == 2 and "--at best needs validation examples, and this cell held none out" in told
     assert "`evaluation: {validation: 0.1}` in the suite and run it again" in told and folder.name in told
 
 
@@ -197,6 +197,6 @@ def test_who_left_clients_out_is_told_with_the_share_of_the_images(tmp_path):
         write_cell(tmp_path / "s", "heterofl", seed, evaluation=eval_rows({12: {"a": 0.5}}), turnout=turnout(*found))
     notes = board(tmp_path).notes
     assert [note for note in notes if "took part" in note] == [
-        "flora, hetlora: 2 of 6 clients took part, with 25 % of the images; no size fits the others' devices",
-        "heterofl: 3 to 4 of 6 clients took part, with 48 to 52 % of the images; no size fits the others' devices",
+        "flora, hetlora: 2 of 6 clients took part, with 25 % of the examples; no size fits the others' devices",
+        "heterofl: 3 to 4 of 6 clients took part, with 48 to 52 % of the examples; no size fits the others' devices",
     ]

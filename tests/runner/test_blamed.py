@@ -134,7 +134,7 @@ def test_the_failures_are_the_cells_own_and_say_how_to_check_the_component(cells
     halved = reasons["small/halved"]
     assert "for each of 2 layers" in halved and halved.startswith("the aggregator 'halved' of strange.py (strange.py:")
     assert cells["small/free"][1]["status"] == "finished"  # a price is asked for by plans alone
-    assert "clients [1] no training images" in reasons["lonely/fedra"]
+    assert "clients [1] no training examples" in reasons["lonely/fedra"]
     assert "image 0 is dealt 2 times" in reasons["shared/fedra"]
     assert "a metric returns one number, not Tensor" in reasons["vector/fedra"]
 

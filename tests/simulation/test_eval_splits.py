@@ -35,7 +35,7 @@ def test_domains_have_their_own_images():
 def test_too_many_clients_are_not_validated_one_by_one():
     some = Clients(np.zeros(100_002, dtype=np.int64), np.arange(100_002) > 0, np.zeros(100_001, dtype=np.int64))
     with pytest.raises(
-        UserError, match="100,001 clients hold out validation images, and at most 100,000 are evaluated"
+        UserError, match="100,001 clients hold out validation examples, and at most 100,000 are evaluated"
     ):
         of_validation(DATA, images((0, 0)), some, by_client=True)
     (share,) = of_validation(DATA, images((0, 0)), some, by_client=False)

@@ -140,7 +140,7 @@ def test_an_answer_that_is_no_number_is_a_divergence(mixed, bad):
         given["never"] = torch.where(x[:, :1, 0, 0].round() == 5, bad, given["never"])
         return given
 
-    with pytest.raises(Diverged, match="^1 of 14 answers to test and validation images are not finite$"):
+    with pytest.raises(Diverged, match="^1 of 14 answers to test and validation examples are not finite$"):
         evaluation(mixed).answers(lambda client: spoilt)
 
 

@@ -177,7 +177,7 @@ def test_clients_of_several_domains_are_a_group_of_their_own():
 
 
 def test_a_client_of_several_domains_has_no_capacity_by_domain():
-    with pytest.raises(UserError, match="client 1 has images of several domains; give each"):
+    with pytest.raises(UserError, match="client 1 has examples of several domains; give each"):
         federation(domains=(0, MIXED), capacities={"by_domain": [9, 5]})
 
 
@@ -242,7 +242,7 @@ def test_too_few_capacities_say_how_many_are_needed():
 
 
 def test_a_client_without_images_is_refused():
-    with pytest.raises(UserError, match=r"clients \[1\] no training images"):
+    with pytest.raises(UserError, match=r"clients \[1\] no training examples"):
         federation(sizes=(4, 0))
 
 

@@ -52,7 +52,7 @@ def test_a_model_whose_answers_are_no_numbers_is_a_divergence_in_the_last_round_
     config = copy.deepcopy(cells["skew", "fedra"])
     config["train"]["optimizer"]["lr"], config["train"]["clip"], config["train"]["max_steps"] = 1e30, None, 1
     config["train"]["rounds"] = 1
-    with pytest.raises(Diverged, match=r"[1-9]\d* of \d+ answers to test and validation images are not finite"):
+    with pytest.raises(Diverged, match=r"[1-9]\d* of \d+ answers to test and validation examples are not finite"):
         Simulation(config, registry).run()
 
 

@@ -58,7 +58,7 @@ def test_proxy_images_are_the_servers_alone_and_prepared_as_clients_are(registry
     assert torch.equal(x, held.train(held.proxy)[0]) and Simulation(config, registry)._proxy() is None
     shapes = Simulation({**config, "data": {**config["data"], "proxy": {"fraction": 0.5}}}, registry, "meta")._proxy()
     assert shapes[0].shape == (27, 3, 32, 32) and shapes[0].is_meta
-    with pytest.raises(UserError, match="data.proxy: 99 of the 54 training images"):
+    with pytest.raises(UserError, match="data.proxy: 99 of the 54 training examples"):
         Simulation({**config, "data": {**config["data"], "proxy": {"images": 99}}}, registry)
 
 

@@ -130,7 +130,7 @@ def test_without_the_key_or_for_a_part_too_small_there_are_none(cells, plugins):
     without = {**config, "evaluation": {k: v for k, v in config["evaluation"].items() if k != "validation"}}
     rows, rounds = Simulation(without, plugins).run()
     assert {row["split"] for row in rows} == {"test"} and {row["examples"] for row in rounds} == {8}
-    with pytest.raises(UserError, match="evaluation.validation: 0.05 of a client's training images is less than one"):
+    with pytest.raises(UserError, match="evaluation.validation: 0.05 of a client's training examples is less than one"):
         Simulation({**config, "evaluation": {**config["evaluation"], "validation": 0.05}}, plugins)
     with_, none = (Simulation(by_client(c), plugins) for c in (config, without))
     tested = [[s.indices.tolist() for s in t.evaluation.splits if s.split == "test"] for t in (with_, none)]

@@ -121,7 +121,7 @@ def test_faults_are_told_where_they_stand(faults_of, where, told):
 
 def test_nothing_is_tuned_on_test_images(faults_of):
     (line,) = faults_of(text().replace("evaluation: {validation: 0.1}", "evaluation: {every: 2}"))
-    assert "compared on validation images" in line and line.startswith("s.yaml:")
+    assert "compared on validation examples" in line and line.startswith("s.yaml:")
 
 
 @pytest.mark.parametrize(

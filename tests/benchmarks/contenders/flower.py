@@ -23,8 +23,13 @@ from fedbench.machine import cores
 from . import held, layers_held, logits, lora_vit, trained
 from .texts import lora_bert, text_logits
 
-# Nothing is reported home, and Ray does not warn that it is asked for no GPU.
-QUIET = {"FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+# Nothing is reported home, Ray does not warn that it is asked for no GPU, and its actors do not yield to the others.
+QUIET = {
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_worker_niceness": "0",
+}
 LONGEST = 600.0  # seconds a round may take, so that a simulation without actors ends
 
 

@@ -84,13 +84,15 @@ def test_generator_matters():
 def test_impossible_minimum_is_refused_with_numbers():
     y, domain = labels(2, 5, 4)
     generator = np.random.default_rng(0)
-    with pytest.raises(UserError, match="domain 0: 20 training images; 3 clients with min_examples 10 need 30"):
+    with pytest.raises(UserError, match="domain 0: 20 training examples; 3 clients with min_examples 10 need 30"):
         dirichlet(0.5, 3)(y, domain, 2, generator)
-    with pytest.raises(UserError, match=r"domain 0: in 1,000 draws .* 20 training images, .* never had more than \d+ "):
+    with pytest.raises(
+        UserError, match=r"domain 0: in 1,000 draws .* 20 training examples, .* never had more than \d+ "
+    ):
         dirichlet(1e-6, 4, min_examples=5)(*labels(1, 10, 2), 1, generator)
-    with pytest.raises(UserError, match="domain 1 has 20 training images for 21 clients"):
+    with pytest.raises(UserError, match="domain 1 has 20 training examples for 21 clients"):
         by_domain(21)(np.zeros(41), np.repeat([0, 1], [21, 20]), 2, generator)
-    with pytest.raises(UserError, match="iid: 41 training images for 42 clients"):
+    with pytest.raises(UserError, match="iid: 41 training examples for 42 clients"):
         iid(42)(np.zeros(41), np.repeat([0, 1], [21, 20]), 2, generator)
 
 
@@ -102,7 +104,7 @@ def test_impossible_classes_are_refused_with_numbers():
     told = "3 clients of 2 classes cover 6 of 10 classes, .* take at least 5 clients_per_domain or 4 classes_per_client"
     with pytest.raises(UserError, match=told):
         pathological(2, 3)(y, domain, 1, generator)
-    with pytest.raises(UserError, match="a class has 2 training images, fewer than its 3 clients"):
+    with pytest.raises(UserError, match="a class has 2 training examples, fewer than its 3 clients"):
         pathological(2, 15)(y, domain, 1, generator)
 
 

@@ -153,8 +153,8 @@ def test_another_round_than_the_last_is_not_the_papers(suite):
 def test_fewer_training_images_are_not_the_papers(suite):
     measure(suite, "fedra", (0.9, 0.8), evaluation__validation=0.1, variant="evaluation.validation=0.1; data=nicopp")
     assert compared(suite, at="best").apart == (
-        "measured with --at best, with 0.1 of the training images held out; the paper's numbers are for the last "
-        "round, all training images: not comparable"
+        "measured with --at best, with 0.1 of the training examples held out; the paper's numbers are for the last "
+        "round, all training examples: not comparable"
     )
 
 
