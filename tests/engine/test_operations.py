@@ -11,7 +11,7 @@ from fedbench.engine import microbatching
 from fedbench.seeding import generator
 from fedbench.testing.setups import cohort_of, setup_of, tiny_vit
 
-LAYERS = 12
+LAYERS = 6
 
 
 class Counting(TorchDispatchMode):
@@ -62,8 +62,8 @@ def operations(registry, monkeypatch):
     ("name", "few", "options"),
     [
         ("fedra", 6, {"dropout": 0.2, "regularizer": FEDPROX}),
-        ("fedra", 32, {"depth": 6, "clip": None}),  # of few clients drawn at random, few end in each layer
-        ("inclusivefl", 6, {"depth": 6, "regularizer": FEDDYN}),
+        ("fedra", 32, {"depth": 3, "clip": None}),  # of few clients drawn at random, few end in each layer
+        ("inclusivefl", 6, {"depth": 3, "regularizer": FEDDYN}),
         ("depthfl", 6, {}),
         ("allsmall", 6, {"clip": None, "dropout": 0.2}),
         ("head_only", 6, {}),

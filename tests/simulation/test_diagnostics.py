@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
@@ -65,6 +65,7 @@ def dense(report: Report, j: int, weights: torch.Tensor) -> tuple[float, float]:
 masks = st.lists(st.lists(st.booleans(), min_size=L, max_size=L), min_size=1, max_size=4)
 
 
+@settings(max_examples=20)
 @given(
     masks=masks, lost=st.sets(st.integers(0, 3)), weights=st.sampled_from(["examples", "uniform"]), seed=st.integers(0)
 )

@@ -14,7 +14,7 @@ from fedbench.families.split import split
 from fedbench.models.backbone import Plain
 from fedbench.seeding import generator
 from fedbench.simulation.faults import Faults
-from fedbench.simulation.state import ClientStore, load, save
+from fedbench.simulation.state import ClientStore
 from fedbench.simulation.upload_filter import Guard, received
 from fedbench.testing.method_check import check_method
 from fedbench.testing.setups import cohort_of, same, setup_of, tiny_vit
@@ -168,26 +168,3 @@ def test_what_a_client_keeps_is_not_spoilt_on_the_way(registry):
         one, two = (m.round(m.init(generator(0)), t, cohort_of([L] * 3), generator(0, t))[0] for m in (a, b))
         assert not same(one["encoder"], two["encoder"])
         assert (one["clients"] == two["clients"]) != sent
-
-
-def test_a_state_read_from_disk_goes_on_as_it_was(registry, tmp_path):
-    setup = setup_of(registry, tiny_vit(), [L] * 3)
-    adam, heavy = {"name": "adamw"}, {"name": "sgd", "momentum": 0.9}
-    own = [("fedv", None), ("fedvz", None), ("festa", adam), ("fedv", adam), ("fedv", heavy)]
-    for name, options in [
-        (name, {} if optimizer is None else {"server_optimizer": optimizer}) for name, optimizer in own
-    ]:
-        method, again = (
-            registry.make("method", {"name": name, "fedround": 2, **options}, setup=setup) for _ in range(2)
-        )
-        state = method.init(generator(0))
-        assert ("server" in state) == bool(options)
-        for t in range(2):
-            state, _ = method.round(state, t, cohort_of([L] * 3), generator(0, t))
-        save(tmp_path / name, state)
-        again.init(generator(0))
-        ends = [
-            m.round(s, 2, cohort_of([L] * 3), generator(0, 2))[0]
-            for m, s in ((method, state), (again, load(tmp_path / name)))
-        ]
-        assert same(*ends)
