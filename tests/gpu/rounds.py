@@ -77,7 +77,7 @@ def rounds(
     return two_rounds(method, moved(cohort, device, torch.float32 if single else torch.float64))
 
 
-def mixed(steps=(3, 2, 3, 1), sizes=(4, 4, 2)) -> Cohort:
+def mixed(steps=(2, 1, 2, 1), sizes=(4, 4, 2)) -> Cohort:
     return ragged([4, 3, 3, 1], steps=list(steps), sizes=list(sizes))
 
 

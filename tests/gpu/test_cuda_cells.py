@@ -26,7 +26,8 @@ def cells(plugins, tmp_path_factory):
 
 def configured(cells, method: str, engine: str, scenario: str = "rough", dropout: float = 0.0, **more) -> dict:
     config = changed(cells[scenario, method], scenario, engine)
-    return {**config, "adapter": {**config["adapter"], "dropout": dropout}, **more}
+    parts = {"adapter": {**config["adapter"], "dropout": dropout}, "train": {**config["train"], "rounds": 2}}
+    return {**config, **parts, **more}
 
 
 def told(config, plugins, device: str = DEVICE, **given) -> tuple[list[float], list[dict]]:

@@ -33,22 +33,28 @@ def checked(*of_a_round, later=None):
 SPLIT = ("fedv", "fedvz", "festa")
 
 
-@pytest.mark.parametrize("name", ["fedra", "fedavg", "ditto", "fedrod", "heterofl", *SPLIT])
+@pytest.mark.parametrize(
+    "name",
+    [  # each training loop once; what the others add to it is slow
+        *("fedra", "ditto", "heterofl", "fedvz", "festa"),
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("fedavg", "fedrod", "fedv")),
+    ],
+)
 def test_a_round_waits_no_more_often_for_more_steps(registry, gpu, name):
     """Without clipping: torch's own asks below Python where tensors are, and finds that these are on the CPU."""
 
     def waits(steps):
-        setup = setup_of(registry, tiny_vit(), [4] * 3, engine=fast.train, optimizer=SGD, clip=None)
+        setup = setup_of(registry, tiny_vit(depth=2), [2] * 2, engine=fast.train, optimizer=SGD, clip=None)
         setup = dataclasses.replace(setup, device="cuda", receive=checked)
         method = registry.make("method", {"name": name}, setup=setup)
-        cohort = cohort_of([4] * 3, steps=steps)
-        there = [[(x.to("cuda"), y.to("cuda")) for x, y in cohort.batches(n)] for n in range(3)]
+        cohort = cohort_of([2] * 2, steps=steps)
+        there = [[(x.to("cuda"), y.to("cuda")) for x, y in cohort.batches(n)] for n in range(2)]
         state = method.init(generator(0))
         gpu.waits.clear()
         method.round(state, 0, dataclasses.replace(cohort, batches=lambda n: iter(there[n])), generator(0, 0))
         return dict(gpu.waits)
 
-    few, many = waits(2), waits(4)
+    few, many = waits(2), waits(3)
     assert sum(few.values()) == sum(many.values()), {place: (few.get(place, 0), many[place]) for place in many}
 
 
