@@ -59,7 +59,7 @@ def vit_base() -> nn.Module:
 
 
 def micro(work: Work, images: int) -> Load:
-    return Load(work.name, work.vit, 32, images, work.batch, work.depths)
+    return Load(work.name, work.backbone, 32, images, work.batch, work.depths)
 
 
 @dataclass(frozen=True)
