@@ -19,7 +19,7 @@ from fedbench.results import read_manifest, write_manifest
 from fedbench.results.columns import TAKEN
 from fedbench.results.lock import Held, cell_lock
 from fedbench.results.manifest import CHECKPOINT
-from fedbench.simulation.cell_job import CellJob, checked
+from fedbench.simulation.cell_job import CellJob, is_of_a_cell
 
 OnEvent = Callable[[dict[str, Any]], bool]
 Execute = Callable[[Iterable[str], OnEvent], None]
@@ -124,7 +124,7 @@ class _Execution:
 
     def _attend(self, cell: _RunningCell) -> None:
         ended = cell.child.ended  # asked first: what it said before its end is heard now
-        for event in filter(None, map(checked, cell.child.heard())):
+        for event in filter(is_of_a_cell, cell.child.heard()):
             cell.round = event["round"] if event["event"] == "round" else cell.round
             self._report(cell, event)
         if ended:

@@ -66,29 +66,18 @@ Rows = Sequence[Mapping[str, Any]]
 Event = dict[str, Any]
 
 # The events of a cell and the types of their fields. Its start and its end are the executor's to send.
-SHAPES: dict[str, dict[str, type]] = {
+EVENTS: dict[str, dict[str, type]] = {
     "ready": {},
     "torn": {"reasons": list},
     "resumed": {"round": int},
     "round": {"round": int},
 }
 
-# Further fields, which are left out where they have another type.
-MORE: dict[str, dict[str, type]] = {"round": {"metric": str, "score": float}}
 
-
-def checked(event: Mapping[str, Any]) -> Event | None:
-    """The event as the run may use it; None where it is none of `SHAPES`, since a method may write into the pipe."""
-    what = event.get("event")
-    if not isinstance(what, str) or what not in SHAPES:
-        return None
-    right = all(type(event.get(name)) is wanted for name, wanted in SHAPES[what].items())
-    if not right or not all(isinstance(reason, str) for reason in event.get("reasons", ())):
-        return None
-    more = MORE.get(what, {})
-    if all(type(event[name]) is wanted for name, wanted in more.items() if name in event):
-        return dict(event)
-    return {name: value for name, value in event.items() if name not in more}
+def is_of_a_cell(event: Event) -> bool:
+    """Whether it is one of EVENTS; a method may write into the pipe."""
+    fields_of = EVENTS.get(event["event"])
+    return fields_of is not None and all(type(event.get(name)) is kind for name, kind in fields_of.items())
 
 
 def last_rows(evaluated: Rows, t: int) -> Rows:
