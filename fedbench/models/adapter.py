@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Annotated, Protocol, cast
+from typing import Annotated, Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -214,17 +214,11 @@ class Stack:
         return torch.cat([apply(part, {k: v[i] for k, v in self.values.items()}) for i, part in enumerate(parts)])
 
 
-class Stackable(Protocol):
-    """A module that can use a stack."""
-
-    stack: Stack | None
-
-
 @contextmanager
 def stacked(root: nn.Module, stack: Stack) -> Iterator[None]:
     """Let the modules under `root` that own values of the stack use them."""
     paths = {name.rpartition(".")[0] for name in stack.values}
-    modules = {path: cast(Stackable, root.get_submodule(path)) for path in paths}
+    modules = {path: cast(Any, root.get_submodule(path)) for path in paths}
     for path, module in modules.items():
         module.stack = stack.within(path)
     try:

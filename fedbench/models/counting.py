@@ -11,7 +11,6 @@ import copy
 import functools
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, TypeVar
 
 import torch
@@ -71,27 +70,11 @@ def quickest(on: Callable[[str], Found], model: nn.Module, image_size: int, unus
     left_out = sum(p.numel() for part in unused for p in part.parameters())
     if image_size <= SIDE and sum(p.numel() for p in model.parameters()) - left_out <= SMALL:
         try:
-            with torch.random.fork_rng(devices=[]), _new_tensors_on_cpu(), _one_thread():
+            with torch.random.fork_rng(devices=[]), torch.device("cpu"):
                 return on("cpu")
         except Exception:  # the meta device says what is wrong, if anything is
             return on("meta")
     return on("meta")
-
-
-def _new_tensors_on_cpu() -> AbstractContextManager[Any]:
-    """Tensors that are made without a device are made there."""
-    return nullcontext() if torch.get_default_device().type == "cpu" else torch.device("cpu")
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Work so small is done before others have begun; where they must wait for a processor, all of them turn."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def blank(model: Model, unused: Iterable[nn.Module] = (), device: str = "meta", training: bool = False) -> Model:

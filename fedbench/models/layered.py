@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
@@ -75,22 +75,6 @@ class Layered(Protocol):
         ...
 
 
-class _TimmModel(Protocol):
-    """What is called of timm's models: a ViT or Eva has all but `stem`, and an MlpMixer that to embed images.
-    `_pos_embed` of an Eva also gives rotary positions, and its `patch_drop` is None."""
-
-    num_features: int
-    blocks: nn.Sequential
-    patch_embed: Callable[[Tensor], Tensor]
-    _pos_embed: Callable[[Tensor], Tensor | tuple[Tensor, Any]]
-    patch_drop: Callable[[Tensor], Tensor] | None
-    norm_pre: Callable[[Tensor], Tensor]
-    stem: Callable[[Tensor], Tensor]
-    norm: Callable[[Tensor], Tensor]
-
-    def forward_head(self, x: Tensor, pre_logits: bool) -> Tensor: ...
-
-
 class TimmMixer:
     """timm's MlpMixer in layers."""
 
@@ -98,11 +82,12 @@ class TimmMixer:
     last_fc = ("mlp_tokens.fc2", "mlp_channels.fc2")
 
     def __init__(self, model: nn.Module) -> None:
-        self.model = cast(_TimmModel, model)
+        self.model: Any = model
         self.blocks, self.num_features = self.model.blocks, self.model.num_features
 
     def embed(self, x: Tensor) -> Tensor:
-        return self.model.stem(x)
+        made: Tensor = self.model.stem(x)
+        return made
 
     def mask(self, x: Tensor) -> None:
         return None
@@ -112,7 +97,8 @@ class TimmMixer:
         return made
 
     def pool(self, hidden: Tensor, mask: Tensor | None) -> Tensor:
-        return self.model.forward_head(self.model.norm(hidden), pre_logits=True)
+        pooled: Tensor = self.model.forward_head(self.model.norm(hidden), pre_logits=True)
+        return pooled
 
 
 class TimmViT(TimmMixer):
@@ -123,7 +109,8 @@ class TimmViT(TimmMixer):
     def embed(self, x: Tensor) -> Tensor:
         embedded = self.model._pos_embed(self.model.patch_embed(x))
         tokens = embedded[0] if isinstance(embedded, tuple) else embedded  # see `run` for the rotary positions
-        return self.model.norm_pre(self.model.patch_drop(tokens) if self.model.patch_drop else tokens)
+        normed: Tensor = self.model.norm_pre(self.model.patch_drop(tokens) if self.model.patch_drop else tokens)
+        return normed
 
     def run(self, j: int, hidden: Tensor, mask: Tensor | None) -> Tensor:
         """Rotary positions, where a model has them, travel with the tokens: they follow from the number of patches,
@@ -131,8 +118,7 @@ class TimmViT(TimmMixer):
         block, rope = self.blocks[j], getattr(self.model, "rope", None)
         if rope is None:
             return super().run(j, hidden, mask)
-        prefix = cast("int", block.attn.num_prefix_tokens)  # type: ignore[union-attr]
-        side = math.isqrt(hidden.shape[1] - prefix)
+        side = math.isqrt(hidden.shape[1] - block.attn.num_prefix_tokens)
         fixed = hasattr(rope, "feat_shape") and not getattr(self.model, "dynamic_img_size", False)
         positions = rope.get_embed() if fixed else rope.get_embed(shape=(side, side))
         own: Tensor = block(hidden, rope=positions[j] if getattr(self.model, "rope_mixed", False) else positions)

@@ -73,16 +73,6 @@ def test_what_the_cpu_does_not_take_and_what_is_large_is_counted_on_the_meta_dev
     assert model.devices == ["meta", "meta"]
 
 
-def test_small_models_are_counted_on_one_thread():
-    before, found = torch.get_num_threads(), []
-    torch.set_num_threads(2)
-    try:
-        counted(nn.Conv2d(3, 1, 8), lambda model, x, y: found.append(torch.get_num_threads()) or model(x).sum(), 8)
-        assert found == [1] and torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(before)
-
-
 def test_operators_that_only_the_cpu_has_are_left_to_the_meta_device():
     q = torch.zeros(1, 1, 4, 8, requires_grad=True)
     with pytest.raises(counting.Elsewhere), FlopCounterMode(display=False, custom_mapping=ATTENTION_OF_CPUS):
