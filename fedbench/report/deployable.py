@@ -125,6 +125,18 @@ def _rows_of(result: Result, kind: str, metric: str) -> list[dict[str, Any]]:
     return table.filter(pyarrow.compute.equal(table["metric"], metric)).to_pylist() if table.num_rows else []
 
 
+def scored_sizes(result: Result, metric: str) -> dict[Size, tuple[float, int | None, bool]]:
+    """Of every size that a result was scored at: the average, the bytes to answer one image, None where they are
+    unknown, and whether a device can answer with it without the server."""
+    values: dict[Size, dict[tuple[str, int], float]] = {}
+    facts: dict[Size, tuple[int | None, bool]] = {}
+    for one in _rows_of(result, "sizes", metric):
+        size = Size(one["capacity"], one["rank"], one["width"])
+        values.setdefault(size, {})[one["domain"], one["client"]] = one["value"]
+        facts[size] = one["memory_bytes"], one["alone"]
+    return {size: (average(own), *facts[size]) for size, own in values.items()}
+
+
 def _runs(clients: pandas.DataFrame, metric: str) -> tuple[RunScores, ...]:
     """A run for each seed, but of a loss, whose best is 0, none where a client can run nothing."""
     higher, runs = higher_is_better(metric), []
@@ -150,14 +162,8 @@ def by_size(board: Leaderboard, row: Row) -> pandas.DataFrame:
     seeds: dict[Size, list[tuple[float, int | None, bool]]] = {}
     done = [r for r in board.finished(row).values() if len(r.table("sizes"))]
     for result in done:
-        values: dict[Size, dict[tuple[str, int], float]] = {}
-        facts: dict[Size, tuple[int | None, bool]] = {}
-        for one in _rows_of(result, "sizes", row.metric):
-            size = Size(one["capacity"], one["rank"], one["width"])
-            values.setdefault(size, {})[one["domain"], one["client"]] = one["value"]
-            facts[size] = one["memory_bytes"], one["alone"]
-        for size, own in values.items():
-            seeds.setdefault(size, []).append((average(own), *facts[size]))
+        for size, facts in scored_sizes(result, row.metric).items():
+            seeds.setdefault(size, []).append(facts)
     runs = by_client(done, row.metric)["size"].value_counts()
     rows = []
     for size in sorted(seeds, key=lambda size: size.order):
@@ -171,7 +177,8 @@ def by_size(board: Leaderboard, row: Row) -> pandas.DataFrame:
 def _columns(board: Leaderboard, row: Row, sizes: pandas.DataFrame, formats: dict[str, Format]) -> dict[str, Any]:
     """One row; formats gets those of its devices and sizes."""
     clients = by_client(board.finished(row).values(), row.metric)
-    largest = {r.entry.seed: _largest(r, row.metric) for r in board.finished(row).values()}
+    tested = {r.entry.seed: scored_sizes(r, row.metric) for r in board.finished(row).values()}
+    largest = {seed: max(sizes, key=lambda size: size.order, default=None) for seed, sizes in tested.items()}
     status = "" if row.status == "finished" and not row.runs else row.status
     found: dict[str, Any] = {**board.place._asdict(), "method": row.label, "role": row.role, "status": status}
     found |= {**score_columns(row.average), "group": row.group, "n_seeds": len(row.runs), "ranked": row.ranked}
@@ -191,9 +198,3 @@ def _columns(board: Leaderboard, row: Row, sizes: pandas.DataFrame, formats: dic
         formats[f"{name} clients"] = Format(f"{name}, clients", "decimal", "high", "")
         found |= {name: mean, f"{name} memory": memory, f"{name} clients": run_by}
     return found
-
-
-def _largest(result: Result, metric: str) -> Size | None:
-    """The largest size that a result was scored at."""
-    sizes = {(row["capacity"], row["rank"], row["width"]) for row in _rows_of(result, "sizes", metric)}
-    return max((Size(*size) for size in sizes), key=lambda size: size.order, default=None)

@@ -7,6 +7,7 @@ from statistics import mean
 from typing import TYPE_CHECKING, Any
 
 from fedbench.errors import UserError
+from fedbench.report.deployable import scored_sizes
 from fedbench.report.device_tables import Found
 from fedbench.report.frames import Format, Frame, frame, number, page
 from fedbench.results import Result
@@ -52,14 +53,10 @@ def accuracies(results: Iterable[Result], scenario: str | None = None) -> Accura
 
 def _of_sizes(result: Result) -> dict[Size | None, float]:
     """A model's accuracy at every size that it was scored at, and of the whole after its last round."""
-    values: dict[Size | None, dict[tuple[str, int], float]] = {}
-    for row in result.table("sizes").to_pylist():
-        if row["metric"] == METRIC:
-            size = Size(row["capacity"], row["rank"], row["width"])
-            values.setdefault(size, {})[row["domain"], row["client"]] = row["value"]
+    found: dict[Size | None, float] = {size: score for size, (score, *_) in scored_sizes(result, METRIC).items()}
     if rounds := result.scores.tested(METRIC, "test"):
-        values[None] = result.scores.after(max(rounds), METRIC, "test")
-    return {size: average(own) for size, own in values.items()}
+        found[None] = average(result.scores.after(max(rounds), METRIC, "test"))
+    return found
 
 
 def choice(
