@@ -21,7 +21,6 @@ import pluggy
 from fedbench import __version__, hookspecs
 from fedbench.disk import as_written, cache_file, hash_of_file, keep, kept
 from fedbench.errors import NotApplicable, UserError, summary_of
-from fedbench.processes import supervisor
 from fedbench.registry.catalogue import KINDS, Catalogue, Component, Unfit, references
 from fedbench.registry.installed import (
     DESCRIBING,
@@ -53,6 +52,11 @@ READING = 30.0  # seconds that a third-party plugin may take to be imported and 
 TRACKING = 120.0  # seconds that a third-party tracker may take at the beginning and at the end of a suite
 
 _lost_here = set[Path]()  # what the cache has of plugins that this process found lost, and does not read again
+
+
+def _supervisor() -> ModuleType:
+    """The module that calls third-party code in child processes, which most commands never do."""
+    return importlib.import_module("fedbench.processes.supervisor")
 
 
 class Registry:
@@ -145,7 +149,7 @@ class Registry:
             self._enter_registrations(plugin, found, catalogue)
         except UserError as error:
             catalogue.broken[plugin] = str(error)
-        except supervisor.ChildFailed as error:
+        except _supervisor().ChildFailed as error:
             found = {"broken": f"the process that imported it {error.reason}", "lost": True}
             keep(self._file_of(plugin), found)
             _lost_here.add(self._file_of(plugin))
@@ -198,7 +202,9 @@ class Registry:
         if known and (not known.get("lost") or self._file_of(plugin) in _lost_here):
             return known
         asked = {"plugin": plugin, "files": [str(path) for path in self.files.values()]}
-        found: dict[str, Any] = supervisor.call("fedbench.registry.assets:registrations", asked, timeout=self.reading)
+        found: dict[str, Any] = _supervisor().call(
+            "fedbench.registry.assets:registrations", asked, timeout=self.reading
+        )
         if "broken" not in found or plugin not in self.files:
             keep(self._file_of(plugin), found)
         return found
@@ -322,14 +328,14 @@ class Registry:
                 else:
                     files = [str(path) for path in self.files.values()]
                     asked = {"plugin": plugin, "files": files, "hook": hook, "facts": facts}
-                    found = supervisor.call("fedbench.registry.assets:hook", asked, timeout=TRACKING)
+                    found = _supervisor().call("fedbench.registry.assets:hook", asked, timeout=TRACKING)
                     sys.stderr.write(found["printed"])
                     if found["why"]:
                         raise UserError(found["why"])
             except KeyboardInterrupt:
                 raise
             except BaseException as error:  # whatever a third-party module raises
-                why = str(error) if isinstance(error, UserError | supervisor.ChildFailed) else summary_of(error)
+                why = str(error) if isinstance(error, UserError | _supervisor().ChildFailed) else summary_of(error)
                 print(f"plugin {plugin!r} of {self.package(plugin)}: {hook} broke: {why}", file=sys.stderr)
 
     def call_hook(self, plugin: str, hook: str, facts: Mapping[str, Any]) -> None:

@@ -6,12 +6,12 @@ import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from fedbench.results.metric_direction import without_noise
 from fedbench.results.store import CELL, spans
+from fedbench.results.tables import filled, numbers
 
 if TYPE_CHECKING:
     import numpy as np
@@ -132,19 +132,28 @@ def _memory(rounds: pyarrow.Table) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _coverage(rounds: pyarrow.Table) -> Iterator[tuple[str, dict[str, Any]]]:
     """Of cells in which a layer came back: how many clients trained it in each round, in short."""
+    import numpy as np
     import pyarrow.compute as pc
 
-    ends = [end for _, end in spans(rounds).values()]
-    bounds = [0, *ends[BLOCK - 1 : -1 : BLOCK], *ends[-1:]]
-    for start, end in pairwise(bounds):
+    ids, ends = [*(places := spans(rounds))], [end for _, end in places.values()]
+    for place in range(0, len(ids), BLOCK):
+        start, end = places[ids[place]][0], ends[min(place + BLOCK, len(ids)) - 1]
+        sizes = np.diff([start, *ends[place : place + BLOCK]])
+        cells = np.repeat(np.arange(len(sizes)), sizes)  # numbers of cells, 64 of which leave room for a layer
         part = rounds.slice(start, end - start)
-        part = part.filter(part["arrived"])
-        of_row = part.select([CELL, "round"]).take(pc.list_parent_indices(part["trained_layers"]))
-        layers = of_row.append_column("layer", pc.list_flatten(part["trained_layers"]))
-        trained = layers.group_by([CELL, "round", "layer"]).aggregate([ROWS])
-        wanted = [("count_all", "min"), ("count_all", "sum"), ("layer", "count_distinct")]
-        for id, *facts in _grouped(trained, (CELL,), wanted):
-            yield id, dict(zip(("gamma", "returned", "layers"), facts, strict=True))
+        came = filled(part, "arrived").astype(bool)
+        rows = (cells << 32 | filled(part, "round"))[came] << 16
+        held = part["trained_layers"].combine_chunks().filter(part["arrived"].combine_chunks())
+        layers = numbers(held.flatten()).astype(np.uint16)
+        trained, clients = np.unique(np.repeat(rows, numbers(pc.list_value_length(held))) | layers, return_counts=True)
+        if not len(trained):
+            continue
+        cells = trained >> 48
+        first = np.flatnonzero(np.diff(cells, prepend=-1))
+        different = np.bincount(np.unique(cells << 16 | trained & 0xFFFF) >> 16)
+        least, returned = np.minimum.reduceat(clients, first), np.add.reduceat(clients, first)
+        for n, *facts in zip(cells[first].tolist(), least.tolist(), returned.tolist(), strict=True):
+            yield ids[place + n], dict(zip(("gamma", "returned", "layers"), (*facts, int(different[n])), strict=True))
 
 
 def _server(server: pyarrow.Table) -> Iterator[tuple[str, dict[str, Any]]]:
