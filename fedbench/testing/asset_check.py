@@ -165,13 +165,13 @@ def check_dataset(
         again_given = [(getattr(two, split), "on the second load"), (getattr(three, split), "when it is made again")]
         _check_split(getattr(one, split), dataset, split, image_size)
         for other, when in again_given:
-            expect(_alike(getattr(one, split), other), f"{split} is another one {when}; {seeded}")
+            expect(same(vars(getattr(one, split)), vars(other)), f"{split} is another one {when}; {seeded}")
     _check_learnable(one, dataset, official)
     _check_fingerprint(dataset, made)
     for what, variant in _confused(dataset, variants if len(one.train) <= MOST_IMAGES else ()):
         other = variant.load()
         expect(
-            _alike(one.train, other.train) and _alike(one.test, other.test),
+            all(same(vars(getattr(one, split)), vars(getattr(other, split))) for split in ("train", "test")),
             f"the {'texts' if dataset.texts else 'images'} are others with {what}, and the fingerprint is "
             f"{dataset.fingerprint!r} all the same: "
             "whatever changes an image, a label or the split must change it, or old results are taken for new ones",
@@ -221,7 +221,3 @@ def _check_outline(outline: Images | Texts, images: Images | Texts, split: str) 
         f"{split} of `outline` must have the labels, domains, shape and dtype of what `load` gives: plans are made of "
         "it",
     )
-
-
-def _alike(one: Images | Texts, other: Images | Texts) -> bool:
-    return type(one) is type(other) and same(vars(one), vars(other))

@@ -46,7 +46,6 @@ def check_ignores(
     `make(setup)` makes it, and `ignores` is as it is registered.
     """
     registry = registry or Registry()
-
     _check("the method", ignores, lambda given: list(_course(make, given, registry, model)))
 
 

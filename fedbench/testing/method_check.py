@@ -308,9 +308,6 @@ def check_predictor(method: Method, state: State) -> None:
     x = some_images()
     for client in (None, 0):
         given = twice(partial(answers, method, state, x, client), "the predictor", state, x)
-        for name, logits in given.items():
-            fits = logits.shape == (5, CLASSES) and logits.isfinite().all()
-            expect(fits, f"the predictor must give finite logits (5, {CLASSES}){f' for {name!r}' if name else ''}")
         _check_images_alone(partial(answers, method, state, client=client), x, given, "the predictor")
     expect(isinstance(method.personal, bool), f"`personal` must be true or false, not {method.personal!r}")
 
@@ -329,16 +326,16 @@ def check_sizes(method: Method, state: State) -> None:
         with untouched(state, what=f"`at` for {size}"), torch.no_grad():
             predict = method.at(state, size)
             given = _asked(predict, x)
-            for logits in given.values():
-                fits = logits.shape == (5, CLASSES) and logits.isfinite().all()
-                expect(fits, f"`at` must give finite logits (5, {CLASSES}) for {size}")
             _check_images_alone(partial(_asked, predict), x, given, f"`at` for {size}")
 
 
 def _check_images_alone(
     answer: Callable[[Tensor], dict[str, Tensor]], x: Tensor, given: Mapping[str, Tensor], what: str
 ) -> None:
-    """What is said of an image is the same without the others of its batch, and wherever it stands there."""
+    """Logits are finite, and those of an image the same without the others of its batch, wherever it stands there."""
+    for name, logits in given.items():
+        fits = logits.shape == (5, CLASSES) and logits.isfinite().all()
+        expect(fits, f"{what} must give finite logits (5, {CLASSES}){f' for {name!r}' if name else ''}")
     alone = [answer(image[None]) for image in x]
     back = answer(x.flip(0))
     for name, logits in given.items():

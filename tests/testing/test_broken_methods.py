@@ -127,7 +127,7 @@ def aliased(method):
             "neither tensor nor JSON|another",
         ),
         (altered(predictor=lambda method: lambda state, client=None: lambda x: x.flatten(1)), "finite logits"),
-        (altered(at=lambda method: lambda state, size, client=None: lambda x: x.flatten(1)), "`at` must give finite"),
+        (altered(at=lambda method: lambda state, size, client=None: lambda x: x.flatten(1)), "at. for .* finite"),
         (altered(at=from_the_batch), "`at` for .* answers otherwise for an image where other images are in its batch"),
         (altered(running=lambda method: lambda size: 10 - size.capacity), "less than a smaller size's 9"),
         (altered(cost=free_of_work), "positive"),
