@@ -82,8 +82,9 @@ class TimmMixer:
     last_fc = ("mlp_tokens.fc2", "mlp_channels.fc2")
 
     def __init__(self, model: nn.Module) -> None:
-        self.model: Any = model
-        self.blocks, self.num_features = self.model.blocks, self.model.num_features
+        self.model = cast(Any, model)
+        self.blocks: Any = self.model.blocks
+        self.num_features: int = self.model.num_features
 
     def embed(self, x: Tensor) -> Tensor:
         made: Tensor = self.model.stem(x)

@@ -168,7 +168,7 @@ class Assets:
         if not (dataset.texts and backbone["texts"]):
             return dataset.outlined
         most, splits = config["data"].get("max_length") or backbone["image_size"], dataset.load()
-        halves = (splits.train, splits.test)
+        halves: Any = (splits.train, splits.test)
 
         def compute() -> list[int]:
             tokenizer: Any = self.source(config["backbone"]).tokenizer
