@@ -99,7 +99,7 @@ def typed(shape: type[T], values: Any) -> T:
     from pydantic import ValidationError
 
     try:
-        _fields(cast(Any, shape)).validate_python(values)
+        validator_of(cast(Any, shape)).validate_python(values)
         return shape(**values)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
@@ -109,7 +109,7 @@ def typed(shape: type[T], values: Any) -> T:
 
 
 @functools.cache
-def _fields(shape: Any) -> TypeAdapter:
+def validator_of(shape: Any) -> TypeAdapter:
     """The validator of a JSON object with the fields of a dataclass."""
     hints = {name: _bounded(kind) for name, kind in get_type_hints(shape).items()}
     optional = {field.name for field in fields(shape) if field.default is not MISSING}

@@ -21,10 +21,10 @@ from fedbench import machine  # noqa: E402
 from fedbench.errors import UserError  # noqa: E402
 from fedbench.processes import process_tree  # noqa: E402
 from fedbench.registry.registry import Registry  # noqa: E402
-from fedbench.results.schema_checks import Entry  # noqa: E402
-from fedbench.schema import adapter  # noqa: E402
+from fedbench.results.index import Entry  # noqa: E402
+from fedbench.results.schema_checks import validator_of  # noqa: E402
 
-adapter(Entry)  # every cell looks into the index
+validator_of(Entry)  # every cell looks into the index
 registry = Registry()
 for plugin in registry.own:
     with suppress(UserError):  # the cell that needs it says so
