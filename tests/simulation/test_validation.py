@@ -28,6 +28,8 @@ METHODS = (
     *("fedra", "depthfl", "inclusivefl", "reefl", "fed_hello", "hetlora", "flora", "local_only", "fedsa_lora"),
     *("ditto", "fedavg", "fedrod", "fedrolex", "fjord", "fedv", "fedvz", "majority", "zero_round"),
 )
+# One by each; the second is slow.
+ONE = ("fedra", "reefl", "hetlora", "local_only", "ditto", "fjord", "fedvz", "majority", "zero_round")
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +66,12 @@ def outcome(config, plugins, dataset):
 
 
 @pytest.mark.parametrize(
-    ("method", "engine"), [(m, "cohort") for m in METHODS] + [(m, "sequential") for m in ("fedra", "local_only")]
+    ("method", "engine"),
+    [
+        *(pytest.param(m, "cohort", marks=() if m in ONE else pytest.mark.slow) for m in METHODS),
+        ("fedra", "sequential"),
+        pytest.param("local_only", "sequential", marks=pytest.mark.slow),
+    ],
 )
 def test_what_validation_images_hold_reaches_no_model(cells, plugins, method, engine, monkeypatch):
     """With pixels that are no numbers every loss, test score and bit of the state is what it is without."""
