@@ -273,7 +273,9 @@ def test_what_clients_keep_is_neither_spoilt_nor_judged(kind):
     assert received(up, start, everything, cohort, 0, Faults({}, 0), Guard({"max_norm": 1e-9})) is up
 
 
-@pytest.mark.parametrize("kind", [*REFUSED, "noise"])
+@pytest.mark.parametrize(
+    "kind", ["scaled", "noise", *(pytest.param(kind, marks=pytest.mark.slow) for kind in REFUSED if kind != "scaled")]
+)
 def test_what_the_server_trains_itself_is_neither_spoilt_nor_refused(registry, kind):
     given = {"faults": spoiling(kind), "guard": {"max_norm": 1e-9}}
     (state, _), (expected, reports) = (rounds(made(registry, "pooled", **how)) for how in (given, {}))
