@@ -280,7 +280,7 @@ PICKED = {"fedra": "#0072b2", "inclusivefl": "#d55e00", "depthfl": "#009e73", "f
 
 def devices() -> Figure:
     """Left: what each device scores with the model that it can run. Right: sub-models by their number of layers."""
-    frame = compared("devices", "--sizes", "--scenario", "memory").set_index("method")
+    frame = compared("devices", "--sizes", "--scenario", "hurried").set_index("method")
     figure = Figure(figsize=(9.2, 3.4), layout="constrained", **STYLE)
     left, right = figure.subplots(1, 2, sharey=True)
     for name, colour in PICKED.items():

@@ -28,15 +28,15 @@ def test_two_devices_stand_next_to_each_other_and_one_method_is_recommended(tmp_
 
 def test_results_give_the_accuracy_at_that_size(tmp_path):
     given = ("--devices", "laptop", "--method", "fedra", "--accuracy", RESULTS)
-    of_micro = ("choose", "--backbone", "micro_vit", *given, "--scenario", "memory", "--format", "json")
+    of_micro = ("choose", "--backbone", "micro_vit", *given, "--scenario", "whole_batches", "--format", "json")
     (row,) = json.loads(fedbench(*of_micro, cwd=tmp_path).output)["rows"]
     assert row["size"] == "12 layers" and 0.8 < row["accuracy"] < 0.95
-    other = " ".join(fedbench(*TINY_MODEL, *given, "--scenario", "memory", cwd=tmp_path).output.split())
+    other = " ".join(fedbench(*TINY_MODEL, *given, "--scenario", "whole_batches", cwd=tmp_path).output.split())
     assert "accuracies are those of micro_vit, not of tiny" in other
     several = fedbench(*TINY_MODEL, *given, cwd=tmp_path)
-    assert several.exit_code == 2 and "results of memory, hurried; say which with --scenario" in several.output
-    wrong = fedbench(*TINY_MODEL, *given, "--scenario", "memry", cwd=tmp_path)
-    assert wrong.exit_code == 2 and "memory" in wrong.output
+    assert several.exit_code == 2 and "results of hurried, whole_batches; say which with --scenario" in several.output
+    wrong = fedbench(*TINY_MODEL, *given, "--scenario", "whole", cwd=tmp_path)
+    assert wrong.exit_code == 2 and "whole_batches" in wrong.output
 
 
 def test_an_unknown_device_is_refused_by_name(tmp_path):

@@ -40,7 +40,9 @@ def test_the_embedded_machines_are_the_real_ones_by_the_stated_factors(suites):
             assert numbers[what] == pytest.approx(real[name][what] / factor, rel=0.02), (name, what)
 
 
-def test_both_are_limited_by_memory_alone_and_by_time_as_well(suites):
+def test_whole_batches_are_limited_by_memory_and_batches_in_parts_by_time(suites):
     for suite in suites.values():
-        fits = {cell.scenario: cell.config["fit"] for cell in suite.points()}
-        assert fits == {"memory": {"memory": True}, "hurried": {"memory": True, "seconds": 300}}
+        configs = {cell.scenario: cell.config for cell in suite.points()}
+        fits = {name: (config["fit"], config["train"]["micro_batch"]) for name, config in configs.items()}
+        hurried = {"memory": True, "seconds": 300}
+        assert fits == {"whole_batches": ({"memory": True}, None), "hurried": (hurried, "auto")}
