@@ -43,6 +43,6 @@ def test_the_embedded_machines_are_the_real_ones_by_the_stated_factors(suites):
 def test_whole_batches_are_limited_by_memory_and_batches_in_parts_by_time(suites):
     for suite in suites.values():
         configs = {cell.scenario: cell.config for cell in suite.points()}
-        fits = {name: (config["fit"], config["train"]["micro_batch"]) for name, config in configs.items()}
+        fits = {name: (config["fit"], config["train"].get("micro_batch")) for name, config in configs.items()}
         hurried = {"memory": True, "seconds": 300}
         assert fits == {"whole_batches": ({"memory": True}, None), "hurried": (hurried, "auto")}
