@@ -9,16 +9,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from itertools import product
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import pandas
 
 from fedbench.errors import UserError
 from fedbench.report.budget import check_known, paid
 from fedbench.report.grouping import Place, by_label, distinct, headings, registered, settings
 from fedbench.report.run_scores import curve
 from fedbench.results import Result
+
+if TYPE_CHECKING:
+    import pandas
 
 # What the x axis may be, and how it is called.
 AXES = {
@@ -159,6 +161,8 @@ class Shares:
 def by_method(results: Mapping[str, Result]) -> tuple[dict[str, Shares], dict[str, list[int]]]:
     """(what is drawn of every method that trains layers, by label; the clients of each row, by its name); both empty
     where none does."""
+    import pandas  # which takes a while, and most of the program goes without
+
     read = ["round", "client", "domain", "capacity", "trained_layers", "arrived"]
     tables = [r.rounds.select(read).to_pandas().assign(method=label) for label, r in results.items()]
     rounds = pandas.concat(tables, ignore_index=True)
