@@ -19,7 +19,7 @@ from fedbench.errors import UserError
 from fedbench.export import loralib, merged, peft
 from fedbench.export.card import base, card, made, note
 from fedbench.export.parts import Parts, check_adapters, parts_of
-from fedbench.export.texts import PlainText, TextBackbone, model_of
+from fedbench.export.texts import PlainText, TextBackbone
 from fedbench.models.backbone import Architecture
 from fedbench.models.globalmodel import GlobalModel
 from fedbench.registry.registry import Registry
@@ -85,7 +85,10 @@ def _written(
     making = base(simulation, parts, form, [str(file) for file in registry.files.values()])
     adapters = {"peft": peft, "loralib": loralib}[form]
     adapters.write(folder, parts)
-    bare = model_of(making) if parts.texts else _backbone(simulation, parts, registry)
+    if parts.texts:
+        bare = parts.texts.model(parts.layers, parts.num_classes, parts.classifier.in_features)
+    else:
+        bare = _backbone(simulation, parts, registry)
     check_adapters(form, bare, parts, *adapters.read(folder, parts))
     return simulation.source.architecture, making
 
@@ -96,21 +99,19 @@ def _texts(simulation: Simulation, registry: Registry) -> TextBackbone | None:
     if source.tokenizer is None:
         return None
     most = config["data"].get("max_length") or source.image_size
-    files = [str(file) for file in registry.files.values()]
-    return TextBackbone(simulation.model.model, source.tokenizer, config["backbone"], most, files)
+    return TextBackbone(simulation.model.model, source.tokenizer, config["backbone"], most, registry)
 
 
 def _whole_of_texts(folder: Path, out: Path, parts: Parts, texts: TextBackbone) -> str:
     """Write a merged model of texts; returns the lines that make the model it goes into."""
     if config := texts.config(parts.layers):
         (folder / CONFIG).write_text(json.dumps(config), encoding="utf-8")  # the card takes its place
-    here, there = (
-        texts.whole(str(where), parts.layers, parts.num_classes, parts.classifier.in_features)
-        for where in (folder, out)
-    )
+    features = parts.classifier.in_features
     kind = texts.pretrained.kind if texts.pretrained else type(texts.root).__name__
-    merged.write(folder, parts, PlainText(kind, here, {}))
-    return there
+    merged.write(
+        folder, parts, PlainText(kind, lambda classes: texts.whole_model(str(folder), parts.layers, classes, features))
+    )
+    return texts.whole(str(out), parts.layers, parts.num_classes, features)
 
 
 def _backbone(simulation: Simulation, parts: Parts, registry: Registry) -> nn.Module:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any, cast
 
 import torch
@@ -12,6 +13,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from fedbench.errors import UserError
 from fedbench.models.layered import PADDING, Pretrained, Tokenizer
+from fedbench.registry.registry import Registry
 
 SAMPLE = [("a b", "What is compared is a pair of texts."), ("Another one, with numbers: 1 2 3.", "c")]
 POOLED = {
@@ -27,15 +29,15 @@ class TextBackbone:
     """The backbone of a cell of texts, and how it is made outside of fedbench's simulation.
 
     root: the backbone itself · tokenizer: its own · backbone: the cell's configuration of it · max_length: tokens of
-    a text that are kept · files: of plugins. Where root has an attribute `pretrained`, the plain model is that
-    of `transformers`; else it is made by fedbench, and must give pooled features.
+    a text that are kept · registry: of the cell's plugins. Where root has an attribute `pretrained`, the plain model is
+    that of `transformers`; else it is made by fedbench, and must give pooled features.
     """
 
     root: Any
     tokenizer: Tokenizer
     backbone: Mapping[str, Any]
     max_length: int
-    files: Sequence[str]
+    registry: Registry
 
     def __post_init__(self) -> None:
         if self.pretrained is None and not callable(getattr(type(self.root), "forward", None)):
@@ -77,9 +79,10 @@ class TextBackbone:
                 f"tokenizer = AutoTokenizer.from_pretrained(name{given})"
             )
         else:
+            files = [str(file) for file in self.registry.files.values()]
             lines = (
                 f"import torch\nfrom fedbench.registry.registry import Registry\n"
-                f'source = Registry({list(self.files) or ""}).make("backbone", {dict(self.backbone)!r})\n'
+                f'source = Registry({files or ""}).make("backbone", {dict(self.backbone)!r})\n'
                 "model, tokenizer = source.model.eval(), source.tokenizer"
             )
         blocks = "model." + self.names.get("blocks", "blocks")
@@ -89,6 +92,22 @@ class TextBackbone:
         else:
             lines += f"\n{blocks} = torch.nn.ModuleList([{blocks}[j] for j in {list(layers)}])"
         return f"{lines}\nmodel.head = torch.nn.Linear({features}, {num_classes})"
+
+    def model(self, layers: Sequence[int], num_classes: int, features: int) -> nn.Module:
+        """What the lines of `base` make."""
+        if self.pretrained:
+            name, revision = self.pretrained.name, self.pretrained.revision
+            given = {"revision": revision} if revision else {}
+            auto = import_module("transformers").AutoModel
+            model = auto.from_pretrained(name, **given, dtype="float32", use_safetensors=True).eval()
+        else:
+            model = self.registry.make("backbone", dict(self.backbone)).model.eval()
+        name = self.names.get("blocks", "blocks")
+        blocks = model.get_submodule(name)
+        if list(layers) != list(range(len(blocks))):
+            model.set_submodule(name, nn.ModuleList([blocks[j] for j in layers]))
+        model.head = nn.Linear(features, num_classes)
+        return cast(nn.Module, model)
 
     def whole(self, folder: str, layers: Sequence[int], num_classes: int, features: int) -> str:
         """The lines that make a model of these layers for weights that are loaded; `transformers` reads how from the
@@ -102,6 +121,16 @@ class TextBackbone:
             f"tokenizer = AutoTokenizer.from_pretrained({self.pretrained.name!r})\n"
             f"model.head = torch.nn.Linear({features}, {num_classes})"
         )
+
+    def whole_model(self, folder: str, layers: Sequence[int], num_classes: int, features: int) -> nn.Module:
+        """What the lines of `whole` make."""
+        if self.pretrained is None:
+            return self.model(layers, num_classes, features)
+        transformers: Any = import_module("transformers")
+        config = transformers.AutoConfig.from_pretrained(folder)
+        model = transformers.AutoModel.from_config(config, **self.pretrained.options).eval()
+        model.head = nn.Linear(features, num_classes)
+        return cast(nn.Module, model)
 
     def asking(self) -> str:
         """The lines of a function of texts, which gives logits."""
@@ -133,19 +162,8 @@ class TextBackbone:
 
 @dataclass(frozen=True)
 class PlainText:
-    """What makes a plain model of texts, in place of timm's `Architecture`: lines of Python, which are also printed."""
+    """What makes a plain model of texts, in place of timm's `Architecture`. make: takes the number of classes."""
 
     name: str
-    lines: str
-    args: Mapping[str, Any]
-
-    def make(self, num_classes: int) -> nn.Module:
-        """The model of the lines, which name the number of classes themselves."""
-        return model_of(self.lines)
-
-
-def model_of(lines: str) -> nn.Module:
-    """The model that lines of `TextBackbone` make."""
-    names: dict[str, Any] = {}
-    exec(lines, names)
-    return cast(nn.Module, names["model"])
+    make: Callable[[int], nn.Module]
+    args: Mapping[str, Any] = field(default_factory=dict)
