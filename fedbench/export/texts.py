@@ -115,10 +115,11 @@ class TextBackbone:
         if self.pretrained is None:
             return self.base(layers, num_classes, features)
         given = "".join(f", {name}={value!r}" for name, value in self.pretrained.options.items())
+        revision = f", revision={self.pretrained.revision!r}" if self.pretrained.revision else ""
         return (
             "import torch\nfrom transformers import AutoConfig, AutoModel, AutoTokenizer\n"
             f"model = AutoModel.from_config(AutoConfig.from_pretrained({folder!r}){given}).eval()\n"
-            f"tokenizer = AutoTokenizer.from_pretrained({self.pretrained.name!r})\n"
+            f"tokenizer = AutoTokenizer.from_pretrained({self.pretrained.name!r}{revision})\n"
             f"model.head = torch.nn.Linear({features}, {num_classes})"
         )
 

@@ -20,6 +20,12 @@ from fedbench.models.layered import Layered, Tokenizer, cut, is_layered
 from fedbench.types import Exit
 
 HEAD = "head"  # the classifier at the end of every model
+Begin = Literal["pretrained", "random"]
+STARTS = get_args(Begin)
+
+Found = TypeVar("Found")
+Parameters = tuple[tuple[str, Hashable, bool], ...]
+_found: dict[Hashable, Any] = {}  # what `once` keeps
 
 
 @dataclass(frozen=True)
@@ -362,10 +368,6 @@ def load(parameters: Mapping[str, nn.Parameter], values: Mapping[str, Tensor]) -
             parameter.copy_(values[name])
 
 
-Begin = Literal["pretrained", "random"]
-STARTS = get_args(Begin)
-
-
 def begin(body: Body, option: str, how: str, seed: int) -> None:
     """Leave the model's weights as the backbone came, or draw all of them again. Raises UserError for another `how`;
     option: what the user calls it."""
@@ -394,12 +396,6 @@ def redraw(model: nn.Module, seed: int) -> None:
                 f"{type(model).__name__} cannot be drawn again: nothing in it draws its parameter {name}; take "
                 "`pretrained`, with a backbone of `pretrained: false` where no weights of others are wanted"
             )
-
-
-Found = TypeVar("Found")
-Parameters = tuple[tuple[str, Hashable, bool], ...]
-
-_found: dict[Hashable, Any] = {}
 
 
 def once(origin: str | None, parameters: Parameters, key: Hashable, find: Callable[[], Found]) -> Found:

@@ -21,9 +21,10 @@ from fedbench.results.files import STRUCTURE, TENSORS
 if TYPE_CHECKING:
     from torch import Tensor
 
-
 FORMAT = 1
 MEND = "Run the cell again with --force, or copy both files from where they are whole."
+_KEY = re.compile(r"[0-9a-f]{64}")
+_SUFFIX = ".safetensors"
 
 # What JSON cannot say is an object with one of these keys; a key of the state that begins with $ gets another one.
 TENSOR, FLOAT = "$tensor", "$float"
@@ -143,10 +144,6 @@ def _no_state(place: str, what: str) -> UserError:
         f"the method's state cannot be saved: {place or 'the state'} {what}.\n"
         "A state is nested dicts and lists of tensors and JSON scalars."
     )
-
-
-_KEY = re.compile(r"[0-9a-f]{64}")
-_SUFFIX = ".safetensors"
 
 
 class ClientStore:

@@ -22,6 +22,8 @@ from fedbench.types import MIXED, Client, Clients, Objective, Plan
 
 Partition = Callable[..., list[Client]]
 Metric = Callable[[Tensor, Tensor], float]
+Allocate = Callable[..., Any]
+CAPACITIES = ([1], [6], [6, 3, 1], [2, 2, 2], [1, 1], [5, 4, 3, 2, 1, 6])  # of allocations that are checked
 BEFORE = "keep nothing between calls"
 
 
@@ -127,10 +129,6 @@ def _measured(metric: Metric, n: int) -> float:
     expect(one, f"the metric of {n} images must be one number, not {of_what(value)}; take a mean over the images")
     expect(np.isfinite(float(value)), f"the metric of {n} images is {float(value)}")
     return float(value)
-
-
-CAPACITIES = ([1], [6], [6, 3, 1], [2, 2, 2], [1, 1], [5, 4, 3, 2, 1, 6])
-Allocate = Callable[..., Any]
 
 
 def check_allocation(
