@@ -55,7 +55,7 @@ def parsed(text: str) -> Any:
     value = json.loads(text, parse_constant=_no_constant, object_pairs_hook=_object)
     if "\\u" in text:
         json.dumps(value, ensure_ascii=False).encode()  # half a surrogate pair can be neither printed nor written
-    if text.count("[") + text.count("{") <= MAX_DEPTH:
+    if text.count("[") + text.count("{") <= MAX_DEPTH:  # it has no more levels than brackets
         return value
     layer: list[Any] = [[value]]
     for _ in range(MAX_DEPTH):

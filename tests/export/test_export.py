@@ -7,7 +7,7 @@ import json
 import pytest
 import torch
 from command import fedbench
-from exported import loaded
+from exported import computed, loaded
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import nn
@@ -17,13 +17,8 @@ from fedbench.export import FORMATS, export, peft
 from fedbench.export.card import base, card
 from fedbench.export.parts import parts_of
 from fedbench.models.backbone import Architecture
-from fedbench.registry.assets import Assets
 from fedbench.report.leaderboards import leaderboards
 from fedbench.results import load as results
-from fedbench.runner.cells import cells_of
-from fedbench.runner.runner import load
-from fedbench.simulation import worker
-from fedbench.simulation.cell_job import CellJob
 from fedbench.simulation.saved_model import reopen
 
 SUITE = """
@@ -60,14 +55,7 @@ def cells(registry, tmp_path_factory):
     """Every cell, computed: its folder by scenario and method."""
     folder = tmp_path_factory.mktemp("exported")
     (folder / "suite.yaml").write_text(SUITE)
-    points, found = load(folder / "suite.yaml", registry).points(), {}
-    chosen = [point for point in points if (point.scenario, point.method) in CELLS]
-    for cell in cells_of(chosen, registry, Assets(registry)):
-        place = folder / cell.id
-        done = worker.run(CellJob(place, cell.manifest(), "cpu", []))
-        assert done["status"] == "finished", done["reason"]
-        found[cell.points[0].scenario, cell.points[0].method] = place
-    return found
+    return computed(folder / "suite.yaml", registry, CELLS)
 
 
 @torch.no_grad()

@@ -6,17 +6,13 @@ import json
 
 import pytest
 import torch
+from exported import computed
 from safetensors.torch import load_file
 from tiny_texts import SMALL
 
 from fedbench.errors import UserError
 from fedbench.export import FORMATS, export
 from fedbench.export.texts import TextBackbone
-from fedbench.registry.assets import Assets
-from fedbench.runner.cells import cells_of
-from fedbench.runner.runner import load
-from fedbench.simulation import worker
-from fedbench.simulation.cell_job import CellJob
 from fedbench.simulation.saved_model import reopen
 from fedbench_plugins.backbones.micro_bert import MicroBert, vocabulary
 
@@ -52,18 +48,11 @@ PHRASES = ["the cat sees a red ball", "a dog", "some words that are not in it, a
 @pytest.fixture(scope="module")
 def cells(registry, tmp_path_factory):
     """Every cell, computed: its folder by scenario and method."""
-    folder, found = tmp_path_factory.mktemp("texts"), {}
+    folder = tmp_path_factory.mktemp("texts")
     for name in ("bert", "modernbert", "llama"):
         tiny_model(folder / name, name)
     (folder / "suite.yaml").write_text(SUITE.format(folder=folder))
-    points = load(folder / "suite.yaml", registry).points()
-    chosen = [point for point in points if (point.scenario, point.method) in CELLS]
-    for cell in cells_of(chosen, registry, Assets(registry)):
-        place = folder / cell.id
-        done = worker.run(CellJob(place, cell.manifest(), "cpu", []))
-        assert done["status"] == "finished", done["reason"]
-        found[cell.points[0].scenario, cell.points[0].method] = place
-    return found
+    return computed(folder / "suite.yaml", registry, CELLS)
 
 
 def tiny_model(folder, name) -> None:
