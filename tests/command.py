@@ -20,6 +20,7 @@ from fedbench.results.store import Store, cell_folders
 from fedbench.results.tables import bytes_of, to_table
 
 TINY = Path(__file__).with_name("tiny_plugin.py")
+NOTING = Path(__file__).with_name("noting_plugin.py")
 MAIN = [sys.executable, "-c", "from fedbench.cli import main; main()"]
 
 SUITE = """\

@@ -15,7 +15,6 @@ from fedbench import hookimpl
 from fedbench.errors import NotApplicable
 from fedbench.types import Client, ClientCost, Dataset, Images, Splits
 
-NOTES = Path(__file__).with_name("notes.txt")  # life-cycle hooks write there where it exists
 HALF = (0.5, 0.5, 0.5)
 
 
@@ -133,34 +132,3 @@ def fedbench_register_backbones(register):
 def fedbench_register_methods(register):
     register("odd", odd)
     register("chained", chained)
-
-
-def _note(line: str) -> None:
-    if NOTES.exists():
-        with NOTES.open("a") as notes:
-            notes.write(line + "\n")
-
-
-@hookimpl
-def fedbench_suite_started(suite, cells):
-    _note(f"suite_started {suite} {len(cells)}")
-
-
-@hookimpl
-def fedbench_suite_finished(cells):
-    _note("suite_finished " + " ".join(cell["status"] for cell in cells))
-
-
-@hookimpl
-def fedbench_cell_started(manifest):
-    _note(f"cell_started {manifest['config']['method']['name']}")
-
-
-@hookimpl
-def fedbench_round_finished(manifest, round, rows):
-    _note(f"round_finished {round} {len(rows)}")
-
-
-@hookimpl
-def fedbench_cell_finished(manifest, evaluation):
-    _note(f"cell_finished {manifest['status']} {len(evaluation)}")

@@ -7,7 +7,7 @@ import re
 import time
 
 import pytest
-from command import TINY, cell_of, fedbench, manifests, run, write_suite, written
+from command import NOTING, TINY, cell_of, fedbench, manifests, run, write_suite, written
 
 METHODS = """
   fedra, {name: same, extends: fedra, missing_layers: keep}, allsmall,
@@ -28,11 +28,11 @@ def mixed(tmp_path_factory, own_cache):
     """One run of everything that can happen to a cell: (folder, how it ended, the notes of the life-cycle hooks)."""
     folder = tmp_path_factory.mktemp("mixed")
     write_suite(folder, METHODS)
-    plugin, notes = folder / "tiny_plugin.py", folder / "notes.txt"
-    plugin.write_text(TINY.read_text())
-    notes.touch()
-    done = fedbench("run", "tiny.yaml", "--plugin", plugin, "--results", "r", "--jobs", 2, cwd=folder)
-    return folder, done, notes.read_text().splitlines()
+    for plugin in (TINY, NOTING):
+        (folder / plugin.name).write_text(plugin.read_text())
+    plugins = ("--plugin", TINY.name, "--plugin", NOTING.name)
+    done = fedbench("run", "tiny.yaml", *plugins, "--results", "r", "--jobs", 2, cwd=folder)
+    return folder, done, (folder / "notes.txt").read_text().splitlines()
 
 
 def test_every_bad_cell_is_one_row_with_its_reason_and_the_others_finish(mixed):

@@ -7,7 +7,7 @@ import time
 from dataclasses import replace
 
 import pytest
-from command import TINY
+from command import NOTING, TINY
 from kills import heard, listens, moved, order_of, said, started
 
 from fedbench.results import read_manifest
@@ -97,13 +97,12 @@ def test_seconds_are_counted_over_interruptions(order):
 
 
 def test_trackers_are_told_of_every_round_once(order, tmp_path):
-    plugin, notes = tmp_path / "tiny_plugin.py", tmp_path / "notes.txt"
-    plugin.write_text(TINY.read_text())
-    notes.touch()
-    order = replace(order, plugins=[str(plugin)])
+    plugin = tmp_path / NOTING.name
+    plugin.write_text(NOTING.read_text())
+    order = replace(order, plugins=[str(TINY), str(plugin)])
     interrupted(order, 2)
     worker.run(order)
-    assert notes.read_text().splitlines() == [
+    assert (tmp_path / "notes.txt").read_text().splitlines() == [
         "cell_started chained",
         "round_finished 1 2",
         "round_finished 2 2",
