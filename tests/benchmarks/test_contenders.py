@@ -35,6 +35,7 @@ def test_the_reference_without_dropout_does_the_plain_loops_round():
     does_the_plain_loops_round(functools.partial(reference, dropout=0.0))
 
 
+@pytest.mark.slow
 @needs("peft")
 def test_the_references_dropout_changes_its_updates():
     with reference(TINY, workers=0) as run:

@@ -22,6 +22,7 @@ def precision_put_back():
         kind.fp32_precision = precision
 
 
+@pytest.mark.slow
 def test_every_section_does_its_work(tmp_path, monkeypatch, capsys, precision_put_back):
     monkeypatch.setattr(sys, "argv", ["gpu.py", "--tiny", "--device", "cpu", "--out", str(tmp_path)])
     ended, printed = gpu.main(), capsys.readouterr().out

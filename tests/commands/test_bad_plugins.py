@@ -110,8 +110,9 @@ def test_a_plugin_that_is_bad_on_import_is_named_and_the_others_are_shown(tmp_pa
     )
 
 
-def test_a_plan_names_what_is_bad_in_make_and_in_cost_and_shows_the_others(tmp_path):
-    write(tmp_path, methods("make", "cost"))
+@pytest.mark.parametrize("place", ["make", pytest.param("cost", marks=pytest.mark.slow)])
+def test_a_plan_names_what_is_bad_and_shows_the_others(tmp_path, place):
+    write(tmp_path, methods(place))
     (tmp_path / "bad.py").write_text(BAD)
     done = fedbench("plan", "tiny.yaml", "--plugin", "bad.py", "--timeout", ASKING, "--json", cwd=tmp_path)
     rows = {row["names"][0][1]: row for row in json.loads(done.stdout)["cells"]}
@@ -120,9 +121,7 @@ def test_a_plan_names_what_is_bad_in_make_and_in_cost_and_shows_the_others(tmp_p
     exits, hangs = "ended with exit code 7", f"was not done after {ASKING} s"
     process = "the method 'bad' of bad.py: the process that called it"
     assert {name: row["unknown"] for name, row in rows.items()} == {
-        f"{how}_{place}": f"{process} {exits if how == 'exits' else hangs}"
-        for place in ("make", "cost")
-        for how in FAULTS
+        f"{how}_{place}": f"{process} {exits if how == 'exits' else hangs}" for how in FAULTS
     }
 
 
@@ -141,6 +140,7 @@ def test_a_plan_does_not_call_init(tmp_path):
     assert done.exit_code == 0 and all(row["flops"] for row in json.loads(done.stdout)["cells"])
 
 
+@pytest.mark.slow
 def test_devices_name_what_is_bad_and_show_the_others(tmp_path):
     write(tmp_path, methods("make"))
     (tmp_path / "bad.py").write_text(BAD)
@@ -151,7 +151,7 @@ def test_devices_name_what_is_bad_and_show_the_others(tmp_path):
     assert f"hangs_make: {process} was not done after {ASKING} s" in told(done)
 
 
-@pytest.mark.parametrize("how", FAULTS)
+@pytest.mark.parametrize("how", ["exits", pytest.param("hangs", marks=pytest.mark.slow)])
 def test_a_bad_data_set_ends_a_plan_with_a_line(tmp_path, how):
     write(tmp_path, "fedra", ("{name: strokes6, classes: 2, train_per_class: 4, test_per_class: 2}", "worse"))
     fault = {"exits": "os._exit(7)", "hangs": "time.sleep(3600)"}[how]

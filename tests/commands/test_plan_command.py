@@ -14,6 +14,7 @@ from fedbench.commands.output import Screen
 from fedbench.commands.plan import _table
 
 
+@pytest.mark.slow
 def test_a_plan_is_shown_without_torch_the_second_time(tmp_path):
     write_suite(tmp_path)
     first = fedbench("plan", "tiny.yaml", "--json", "--plugin", TINY, cwd=tmp_path)

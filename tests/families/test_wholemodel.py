@@ -206,9 +206,8 @@ CHANGES = {
 LOCAL, MADE = "{name: fedavg, local: true}", "{name: fedrod, personal: hypernetwork}"
 
 
-@pytest.mark.parametrize(
-    "name", ["ditto", *(pytest.param(name, marks=pytest.mark.slow) for name in ("fedrod", LOCAL, MADE))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["ditto", "fedrod", LOCAL, MADE])
 def test_a_cell_killed_at_random_instants_ends_with_the_same_bits(tmp_path, own_cache, name):
     order = order_of(tmp_path / "whole", name, 12, changes=CHANGES)
     worker.run(replace(order, checkpoint_every=1e9))

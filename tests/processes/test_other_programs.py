@@ -44,6 +44,7 @@ def answering(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
 
 
+@pytest.mark.slow
 def test_a_suite_runs_in_the_forked_daemonic_workers_of_a_pool(tmp_path):
     write_suite(tmp_path, "allsmall")
     (tmp_path / "program.py").write_text(RUN)
@@ -94,6 +95,7 @@ def test_in_a_process_that_was_forked_with_a_server_at_work():
     assert answer(4) == [4, 8] and fork_server.server_pid() == parents, "the parent keeps its own"
 
 
+@pytest.mark.slow
 def test_in_a_daemonic_process_that_was_spawned():
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         assert pool.map(answer, [5]) == [[5, 10]]

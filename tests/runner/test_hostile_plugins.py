@@ -69,7 +69,8 @@ def test_allocations_that_leave_and_hang_cost_a_row_each(tmp_path, own_cache):
     assert seconds < 60, "the hanging one ends soon after its deadline"
 
 
-@pytest.mark.parametrize("where", [pytest.param("make", marks=pytest.mark.slow), "init"])
+@pytest.mark.slow
+@pytest.mark.parametrize("where", ["make", "init"])
 def test_methods_that_leave_and_hang_elsewhere_cost_a_row_each(tmp_path, own_cache, where):
     methods = f"{{name: a, extends: odd_{where}, how: leave}}, {{name: b, extends: odd_{where}, how: hang}}, fedra"
     found, done, _ = run_bad(tmp_path, methods, "--timeout", 10, "--jobs", 3)

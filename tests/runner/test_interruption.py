@@ -25,6 +25,7 @@ from command import MAIN, TINY, environment, fedbench, run, write_suite, written
 from fedbench.results import content_hash
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_kills_its_workers_and_a_second_one_completes_it(tmp_path):
     flag = tmp_path / "fine"
     write_suite(tmp_path, f"allsmall, {{name: hangs, extends: odd, how: hang, until: {flag}}}")

@@ -214,6 +214,7 @@ def test_three_runs_started_together_compute_every_cell_once(tmp_path):
     assert content_hash(tmp_path / "r") == content_hash(tmp_path / "alone")
 
 
+@pytest.mark.slow
 def test_the_cells_of_a_run_that_is_killed_are_taken_over(tmp_path):
     flag = tmp_path / "go"
     prepare(tmp_path, f"{{name: waits, until: {flag}}}, fedra")

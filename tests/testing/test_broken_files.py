@@ -130,6 +130,7 @@ def eats(capacities, num_layers):
 """
 
 
+@pytest.mark.slow
 def test_a_check_that_takes_too_much_memory_is_one_failed_check(tmp_path):
     body = f"{SOUND}\n{EATS}"
     source = plugin("allocation", body).replace("register('it', it)", "[register(f.__name__, f) for f in (eats, it)]")

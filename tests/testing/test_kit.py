@@ -22,8 +22,9 @@ OPTIONS = {
 }
 
 
-# Whose cells are processes that import everything anew.
+# Whose cells are processes that import everything anew, and the methods that are no slow tests: some of every family.
 LONG = {("executor", "ray"), ("executor", "slurm")}
+FEW = {"fedra", "depthfl", "hetlora", "flora", "heterofl", "fedv", "ditto", "pooled", "zero_round"}
 
 
 def built_in():
@@ -31,7 +32,8 @@ def built_in():
         pair = component.kind, component.name
         if pair == ("backbone", "hf"):  # needs a folder of transformers, as in tests/plugins/backbones
             continue
-        yield pytest.param(*pair, id="-".join(pair), marks=[pytest.mark.slow] if pair in LONG else [])
+        long = pair in LONG or (component.kind == "method" and component.name not in FEW)
+        yield pytest.param(*pair, id="-".join(pair), marks=[pytest.mark.slow] if long else [])
 
 
 @pytest.mark.parametrize(("kind", "name"), list(built_in()))

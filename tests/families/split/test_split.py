@@ -116,7 +116,7 @@ def test_only_clients_of_the_round_are_loaded(registry):
     assert len({state["clients"][i] for i in "012"}) == 1, "who got the average keeps the same file"
 
 
-@pytest.mark.parametrize("name", ["fedv", "fedvz"])
+@pytest.mark.parametrize("name", ["fedv", pytest.param("fedvz", marks=pytest.mark.slow)])
 def test_thirty_clients_do_not_cost_thirty_models_of_memory(registry, monkeypatch, name):
     """All of them in one round, counted when the 10th, the 20th and the last put their heads and tails away."""
     setup = setup_of(registry, tiny_vit(dim=32), [L] * 30)

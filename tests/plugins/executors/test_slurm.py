@@ -93,6 +93,7 @@ def interrupting(do) -> threading.Thread:
     return thread
 
 
+@pytest.mark.slow
 def test_jobs_give_the_numbers_of_one_worker_and_the_next_run_resumes_a_killed_one(whole, lost_one, tmp_path):
     left_behind = []
 

@@ -93,6 +93,7 @@ def test_features_give_every_image_away_whatever_the_method(observer, images, me
     assert (scores[:, 0] > scores[:, 1]).all() and (scores[:, 0] > guessed).all()
 
 
+@pytest.mark.slow
 def test_the_span_of_fedvs_gradient_tells_of_every_image_and_that_of_fedvzs_less(observer, images, gradients):
     fedv, fedvz = (correlations(observer, images, gradients[m], "gradient", "span") for m in ("fedv", "fedvz"))
     assert (fedv[:, 0] > fedv[:, 1]).all()
