@@ -12,35 +12,13 @@ from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 import click
 
 from fedbench import __version__
+from fedbench.commands import COMMANDS, MODULES
 from fedbench.errors import Interrupted, UserError
 from fedbench.words import meant, visible
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-# By name what each is for, in the order of `--help`, which imports none of them.
-COMMANDS = {
-    "init": "Write a folder with a suite and an idea of your own.",
-    "suites": "List, show and copy the suites that ship with fedbench.",
-    "run": "Run a suite; what is finished is kept.",
-    "plan": "Show a suite's cells and their cost; nothing is trained.",
-    "compare": "Print leaderboards from results.",
-    "report": "Write results as one page that opens offline.",
-    "reproduce": "Run the cells of a page or a results folder again, and compare.",
-    "tune": "Write the winners of a suite's tuning as a plain suite.",
-    "merge": "Join results of several machines.",
-    "pack": "Pack finished cells into tables.",
-    "plot": "Draw pictures of results (png, svg or pdf).",
-    "export": "Write a cell's model for PEFT, loralib or timm.",
-    "methods": "List the methods, what they limit, and their papers.",
-    "plugins": "List, show, check and begin what suites can name.",
-    "data": "List, check and prepare data sets.",
-    "devices": "Which devices there are, and which size of each method fits them.",
-    "choose": "Which method for which device: what fits, what it costs, how good it is.",
-    "schema": "The JSON Schema of suites, for editors.",
-    "doctor": "Check this machine: what would stop a run, and the fix.",
-}
-MODULES = {"pack": "merge"}  # of the commands that stand in a module of another name
 GROUP = "fedbench.commands"
 # For `gc.set_threshold`: imports and many cells make millions of objects that stay, and collecting them takes a quarter
 # of the time of `compare`.
@@ -64,7 +42,7 @@ class Commands(click.Group):
         return command.get_short_help_str(width) if command else ""
 
     def list_commands(self, context: click.Context) -> list[str]:
-        return [*COMMANDS, *sorted(_third_party(context).keys() - set(COMMANDS))]
+        return [*COMMANDS, *sorted(_third_party(context))]
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         if name in COMMANDS:
@@ -126,7 +104,7 @@ def _third_party(context: click.Context) -> dict[str, EntryPoint]:
     from fedbench.registry import installed
 
     if GROUP not in context.meta:
-        context.meta[GROUP] = installed.by_name(GROUP)[0]
+        context.meta[GROUP] = installed.by_name(GROUP, COMMANDS)[0]
     return context.meta[GROUP]
 
 

@@ -11,7 +11,8 @@ import pytest
 from click.testing import CliRunner
 from command import MAIN, TINY, fedbench, run, write_suite
 
-from fedbench.cli import COMMANDS, main
+from fedbench.cli import main
+from fedbench.commands import COMMANDS
 
 
 def commands(group=main, path=()):

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 import click
 
-from fedbench.cli import COMMANDS, main
+from fedbench.cli import main
+from fedbench.commands import COMMANDS
 
 EXITS = """\
 Exit codes: 0 is success, 2 is wrong input; commands that use 1 explain it. `-h` and `--help` print this page's text.

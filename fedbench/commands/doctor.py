@@ -13,6 +13,7 @@ import click
 from rich.text import Text
 
 from fedbench import __version__, disk, machine
+from fedbench.commands import COMMANDS
 from fedbench.commands.choices import PLUGINS, RESULTS
 from fedbench.commands.dataset_check import BUILT_IN, entries
 from fedbench.commands.output import Screen
@@ -132,7 +133,7 @@ def _plugins(registry: Registry) -> Iterator[Diagnosis]:
     for plugin, message in catalogue.broken.items():
         if plugin not in registry.troubles:
             yield Diagnosis("note", "plugin", message, f"update or uninstall {registry.package(plugin)}")
-    for message in registry.refused:
+    for message in (*registry.refused(COMMANDS), *catalogue.refusals()):
         yield Diagnosis("note", "plugin", message, "correct or uninstall that package")
     yield from (Diagnosis("note", "plugin", message) for message in catalogue.clashes.values())
 

@@ -13,6 +13,7 @@ import click
 from rich.padding import Padding
 from rich.text import Text
 
+from fedbench.commands import COMMANDS
 from fedbench.commands.choices import PLUGINS, Amount, parsed_sets
 from fedbench.commands.output import Screen, listing, warn_of_lost
 from fedbench.commands.plugin_check import DEADLINE, PluginCheck
@@ -86,7 +87,7 @@ def list_(components: bool, kind: str | None, timeout: float | None, plugins: tu
         sys.exit(1 if registry.lost else 0)
     rows = _grouped(registry)
     console.print(listing(("package", "version", "of kind", "plugins"), rows))
-    for message in registry.refused:
+    for message in registry.refused(COMMANDS):
         console.print(f"! {message}", style="yellow")
     if any("+sha256:" in version for _, version, *_ in rows):
         console.print(
@@ -123,8 +124,9 @@ def show(name: str, timeout: float | None, plugins: tuple) -> None:
     catalogue = registry.catalogue
     lost = warn_of_lost(registry)
     for component in _named(catalogue, name):
-        if clash := catalogue.clashes.get(f"{component.kind} {name}"):
-            console.print(Text(f"! {clash}", "yellow"), soft_wrap=True)
+        of = (component.kind, name)
+        for message in (*filter(None, [catalogue.clashes.get(" ".join(of))]), *catalogue.refusals({of})):
+            console.print(Text(f"! {message}", "yellow"), soft_wrap=True)
         origin = f", {component.kind} of {component.package} (plugin {component.plugin})"
         console.print(Text.assemble((component.name, "bold"), origin))
         for paragraph in (component.summary, *filter(None, component.details.split("\n\n"))):
@@ -255,7 +257,7 @@ def _components(catalogue: Catalogue, kind: str | None, console: Console) -> Non
     console.print(listing(("kind", "name", "package", "what it is"), rows))
     for plugin, message in catalogue.broken.items():
         console.print(f"! {plugin}: {message}", style="yellow")
-    for message in catalogue.clashes.values():
+    for message in (*catalogue.clashes.values(), *catalogue.refusals()):
         console.print(f"! {message}", style="yellow")
 
 

@@ -287,6 +287,7 @@ class Catalogue:
     components: dict[str, dict[str, Component]] = field(default_factory=lambda: {kind: {} for kind in KINDS})
     broken: dict[str, str] = field(default_factory=dict)
     clashes: dict[str, str] = field(default_factory=dict)
+    refused: list[Component] = field(default_factory=list)  # of installed packages, with the name of one of fedbench
     lifecycle: list[str] = field(default_factory=list)
     lost: dict[str, str] = field(default_factory=dict)  # plugins whose import ended or hung: names, packages; not kept
 
@@ -322,15 +323,40 @@ class Catalogue:
         described = {name: Measure(c.better, c.unit, c.format).declared() for name in metrics if (c := known.get(name))}
         return {name: said for name, said in described.items() if said}
 
-    def add(self, components: Iterable[Component]) -> None:
-        """Enter components; a name that is taken becomes a clash, reported when it is used."""
+    def add(self, components: Iterable[Component], *, by_user: bool = False) -> None:
+        """Enter components; a name that two packages have becomes a clash, reported when it is used.
+
+        A component of fedbench keeps its name where an installed package has it too, so that no installation changes or
+        stops what suites compute.
+
+        Args:
+            components: of one plugin.
+            by_user: whether its file is given by `--plugin`, where nobody can know which of two is meant.
+        """
         for new in components:
             old = self.components[new.kind].setdefault(new.name, new)
-            if old is not new:
-                self.clashes[f"{new.kind} {new.name}"] = (
-                    f"two packages register the {new.kind} {new.name!r}: {old.package} (plugin {old.plugin}) and "
-                    f"{new.package} (plugin {new.plugin}); uninstall one of them, or rename one"
-                )
+            if old is new:
+                continue
+            if old.package == "fedbench" and not by_user:
+                self.refused.append(new)
+            else:
+                fix = "rename the latter" if by_user else "uninstall one of them, or rename one"
+                self.clashes[f"{new.kind} {new.name}"] = f"{_both(old, new)}; {fix}"
+
+    def refusals(self, named: Collection[tuple[str, str]] | None = None) -> list[str]:
+        """Why components are not used whose name one of fedbench has.
+
+        Args:
+            named: only those of these kinds and names.
+
+        Returns:
+            A line each.
+        """
+        return [
+            f"{_both(self.components[new.kind][new.name], new)}; the one of fedbench is used"
+            for new in self.refused
+            if named is None or (new.kind, new.name) in named
+        ]
 
     def find(self, kind: str, name: str) -> Component:
         """The component of that name; any other backbone's name is left to the component `timm`.
@@ -363,21 +389,11 @@ class Catalogue:
             note = f" Plugins that failed to load: {lost}." if self.broken else ""
         return f"no {kind} is called {name!r}; {hint}{note}"
 
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "components": [component.to_json() for component in self],
-            "broken": self.broken,
-            "clashes": self.clashes,
-            "lifecycle": self.lifecycle,
-        }
 
-    @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Catalogue:
-        catalogue = cls(broken=data["broken"], clashes=data["clashes"], lifecycle=data["lifecycle"])
-        for facts in data["components"]:
-            component = Component.from_json(facts)
-            catalogue.components[component.kind][component.name] = component
-        return catalogue
+def _both(old: Component, new: Component) -> str:
+    """That two packages register one name, and which."""
+    packages = " and ".join(f"{one.package} (plugin {one.plugin})" for one in (old, new))
+    return f"two packages register the {new.kind} {new.name!r}: {packages}"
 
 
 def unread(config: Mapping[str, Any], catalogue: Catalogue) -> frozenset[str]:

@@ -6,7 +6,7 @@ import ast
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from functools import cache, lru_cache
 from importlib.machinery import ModuleSpec, PathFinder
@@ -52,8 +52,12 @@ def points(group: str) -> tuple[list[EntryPoint], dict[str, str]]:
     return found, unusable
 
 
-def by_name(group: str) -> tuple[dict[str, EntryPoint], dict[str, str]]:
+def by_name(group: str, taken: Collection[str] = ()) -> tuple[dict[str, EntryPoint], dict[str, str]]:
     """The entry points of a group by name, where no other package takes the place of one of fedbench's.
+
+    Args:
+        group: of entry points.
+        taken: names that fedbench itself has, without an entry point.
 
     Returns:
         The entry points, and why others are not used, by their name or place.
@@ -61,11 +65,12 @@ def by_name(group: str) -> tuple[dict[str, EntryPoint], dict[str, str]]:
     found, unusable = points(group)
     chosen: dict[str, EntryPoint] = {}
     for point in sorted(found, key=lambda point: package_of(point) != OURS):
-        first = chosen.setdefault(point.name, point)
-        if first.value != point.value:
+        first = None if point.name in taken else chosen.setdefault(point.name, point)
+        if first is None or first.value != point.value:
             what = f"two packages install a {NOUNS.get(group, 'plugin')} called {point.name!r}"
-            names = package_of(first), package_of(point)
-            unusable[point.name] = f"{what}: {' and '.join(names)}; the one of {names[0]} is used"
+            names = package_of(first) if first else OURS, package_of(point)
+            key = f"{point.name} of {names[1]}" if point.name in unusable else point.name
+            unusable[key] = f"{what}: {' and '.join(names)}; the one of {names[0]} is used"
     return chosen, unusable
 
 

@@ -9,7 +9,7 @@ import importlib.util
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -91,10 +91,10 @@ class Registry:
         self.manager = pluggy.PluginManager(GROUP)
         self.manager.add_hookspecs(hookspecs)
 
-    @property
-    def refused(self) -> list[str]:
-        """Why entry points are not used, those of trackers and commands too."""
-        return list(dict.fromkeys(why for group in NOUNS for why in by_name(group)[1].values()))
+    def refused(self, commands: Collection[str]) -> list[str]:
+        """Why entry points are not used, those of trackers and commands too. commands: the names of fedbench's own."""
+        found = [by_name(group, commands if group == "fedbench.commands" else ())[1] for group in NOUNS]
+        return list(dict.fromkeys(why for of_group in found for why in of_group.values()))
 
     def is_third_party(self, plugin: str) -> bool:
         """Whether a plugin is not fedbench's own. Trackers of fedbench are given as files, and are its own."""
@@ -189,7 +189,8 @@ class Registry:
         if "broken" in found:
             catalogue.broken[plugin] = self.lost.get(plugin, found["broken"])
             return
-        catalogue.add(Component.from_json({**facts, "package": package}) for facts in found["components"])
+        components = [Component.from_json({**facts, "package": package}) for facts in found["components"]]
+        catalogue.add(components, by_user=plugin in self.files)
         if found["lifecycle"]:
             catalogue.lifecycle.append(plugin)
 

@@ -238,6 +238,14 @@ class BuildErrors:
         problems.raise_any()
 
 
+def names_taken(configs: Iterable[Mapping[str, Any]], executor: str, registry: Registry) -> list[str]:
+    """Warnings where a suite names what fedbench and an installed package have by one name; fedbench's is used."""
+    if not registry.catalogue.refused:
+        return []
+    named = {(kind, str(ref["name"])) for config in configs for kind, ref in references(config)}
+    return registry.catalogue.refusals({*named, ("executor", executor)})
+
+
 def without_hub(configs: Iterable[Mapping[str, Any]], registry: Registry) -> str:
     """A warning where cells fetch weights from the Hugging Face Hub and that does not answer; else "".
 

@@ -37,6 +37,7 @@ from fedbench.runner.cells import (
     entries,
     folders_of,
     manifests_of,
+    names_taken,
     status,
     without_hub,
 )
@@ -133,6 +134,10 @@ class _Stages:
         """Compute those cells that are not there yet. Failures count over all stages."""
         if self.outcome and options.max_failures is not None:
             options = replace(options, max_failures=options.max_failures - self.outcome.failures)
+        if not self.outcome:
+            executor = _executor(self.registry, options)["name"]
+            for warning in names_taken((cell.config for cell in cells), executor, self.registry):
+                print(f"Warning: {warning}", file=sys.stderr)
         run = Run.prepare(self.suite, cells, self.registry, self.assets, options, stage, self.preparing)
         outcome = run.close(run.compute(self.observe))
         self.outcome = outcome.after(self.outcome) if self.outcome else outcome

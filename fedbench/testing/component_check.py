@@ -199,7 +199,8 @@ def verdict_of(registry: Registry, kind: str, name: str, plugin: str, options: M
     """
     what, (make, component) = f"{kind} {name}", registry.load(plugin)[kind, name]
     file = registry.module_file(plugin)
-    if clash := registry.catalogue.clashes.get(what):
+    refused = component.package != "fedbench" and "; ".join(registry.catalogue.refusals({(kind, name)}))
+    if clash := registry.catalogue.clashes.get(what) or refused:
         return Verdict(BROKEN, what, clash)
     own = {key: value for key, value in options.items() if component.open or key in component.options}
     if message := fault_of_parameters(component, own):
@@ -249,9 +250,10 @@ def _named(registry: Registry, name: str, is_broken: bool) -> list[Component]:
         UserError: where there is none, unless plugins of that name are broken.
     """
     catalogue = registry.catalogue
-    components = [c for c in catalogue if name in (c.name, c.plugin, c.package)]
+    known = [*catalogue, *catalogue.refused]
+    components = [c for c in known if name in (c.name, c.plugin, c.package)]
     if not components and not is_broken:
-        names = {word for c in catalogue for word in (c.name, c.plugin, c.package)}
+        names = {word for c in known for word in (c.name, c.plugin, c.package)}
         hint = meant(name, sorted(names), "`fedbench plugins list --components` lists what there is")
         raise UserError(f"no component is called {name!r}, and no plugin or package; {hint}")
     return components

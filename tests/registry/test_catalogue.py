@@ -58,6 +58,20 @@ def test_a_name_of_two_packages_names_both_and_leaves_others_alone():
     assert catalogue.find("method", "other").package == "some-package"
 
 
+def test_a_component_of_fedbench_keeps_its_name_but_for_a_file_of_the_user():
+    catalogue, theirs = Catalogue(), [described(plugin="q", package=name) for name in ("second-package", "third")]
+    for new in [described(package="fedbench"), *theirs]:
+        catalogue.add([new])
+    assert catalogue.find("method", "thing").package == "fedbench" and not catalogue.clashes
+    assert [message.split(": ")[1] for message in catalogue.refusals()] == [
+        f"fedbench (plugin p) and {one.package} (plugin q); the one of fedbench is used" for one in theirs
+    ]
+    assert not catalogue.refusals({("objective", "thing"), ("method", "other")})
+    catalogue.add([described(plugin="mine.py", package="/home/mine.py")], by_user=True)
+    with pytest.raises(UserError, match=r"fedbench \(plugin p\) and /home/mine.py .*; rename the latter"):
+        catalogue.find("method", "thing")
+
+
 def test_one_name_in_two_kinds_is_no_clash():
     catalogue = Catalogue()
     catalogue.add([described(), described(kind="objective", package="second-package")])
@@ -91,12 +105,17 @@ def test_an_unknown_backbone_is_left_to_timm():
     assert catalogue.find("backbone", "micro").name == "micro"
 
 
-def test_json_brings_back_the_same_catalogue():
-    catalogue = Catalogue(broken={"p": "why"}, lifecycle=["tracker"])
-    catalogue.add(
-        [described(), described(plugin="q"), described("allocation", make=lambda capacities: None, exact=False)]
-    )
-    again = Catalogue.from_json(json.loads(json.dumps(catalogue.to_json())))
+def read_back(catalogue: Catalogue) -> Catalogue:
+    """A catalogue of the same components, as a cache keeps them."""
+    again = Catalogue()
+    again.add(Component.from_json(json.loads(json.dumps(component.to_json()))) for component in catalogue)
+    return again
+
+
+def test_json_brings_back_the_same_components():
+    catalogue = Catalogue()
+    catalogue.add([described(), described("allocation", make=lambda capacities: None, exact=False)])
+    again = read_back(catalogue)
     assert again == catalogue
     assert not again.find("allocation", "thing").exact
 
@@ -134,7 +153,7 @@ def test_methods_have_the_role_they_register_and_those_of_the_benchmark_come_fir
     ):  # fmt: skip
         catalogue.add([Component.of("method", name, lambda: None, "p", package, **facts)])
     assert list(catalogue.roles.items()) == [("b", "method"), ("c", "ceiling"), ("a", "control")]
-    assert Catalogue.from_json(json.loads(json.dumps(catalogue.to_json()))).roles == catalogue.roles
+    assert read_back(catalogue).roles == catalogue.roles
 
 
 def test_ceilings_floors_and_controls_are_built_in(registry):
@@ -158,7 +177,7 @@ def test_papers_are_kept_and_have_a_year():
     catalogue.add(
         [Component.of("method", name, lambda: None, "p", "p", **(facts if name == "a" else {})) for name in "ab"]
     )
-    assert Catalogue.from_json(json.loads(json.dumps(catalogue.to_json()))).papers == {"a": facts["paper"]}
+    assert read_back(catalogue).papers == {"a": facts["paper"]}
     for wrong in ("Su et al., FedRA", "FedRA,\n2023", 2023):
         with pytest.raises(ValueError, match="is a citation on one line, with its year"):
             Component.of("method", "x", lambda: None, "p", "p", paper=wrong)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from command import fedbench
 
-from fedbench.commands.doctor import _plugins
+from fedbench.commands.doctor import Diagnosis, _plugins
 from fedbench.commands.run import files
 from fedbench.disk import hash_of_file
 from fedbench.registry.installed import by_name, hash_of_plugin, package_of
@@ -85,6 +85,16 @@ def test_a_plugin_file_that_is_no_python_has_a_version(tmp_path):
 
 OURS_BY_GROUP = [("plugin", name) for name in ("fedra", "lora", "timm", "strokes6")]
 OURS_BY_GROUP += [("tracker", "mlflow"), ("tracker", "tensorboard"), ("command", "invert")]
+BUILT_IN_COMMANDS = ["run", "compare", "pack", "doctor"]  # they have no entry point
+
+
+def with_entry_point(folder: Path, package: str, group: str, name: str) -> None:
+    """Write the metadata of a package that installs `name` in a group of entry points."""
+    info = folder / f"{package}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[{group}]\n{name} = json\n")
+    importlib.invalidate_caches()
 
 
 @pytest.mark.parametrize(("kind", "name"), OURS_BY_GROUP)
@@ -93,21 +103,44 @@ def test_an_entry_point_of_another_package_does_not_take_the_place_of_a_builtin(
     tmp_path, monkeypatch, kind, name, package
 ):
     group = "fedbench" if kind == "plugin" else f"fedbench.{kind}s"
-    info = tmp_path / f"{package}-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(f"[{group}]\n{name} = json\n")
     monkeypatch.syspath_prepend(str(tmp_path))  # before that of fedbench
-    importlib.invalidate_caches()
+    with_entry_point(tmp_path, package, group, name)
     found, _ = by_name(group)
     assert package_of(found[name]) == "fedbench"
     why = f"two packages install a {kind} called {name!r}: fedbench and {package}; the one of fedbench is used"
-    assert why in Registry().refused
+    assert why in Registry().refused(())
     shown = fedbench("plugins", "list", cwd=tmp_path)
     assert why in " ".join(shown.output.split())
     if kind == "tracker":
         monkeypatch.setattr("fedbench.commands.run.find_spec", lambda name: True)
         assert Path(files([name])[0]).parent.name == "trackers"
+
+
+@pytest.mark.parametrize("name", BUILT_IN_COMMANDS)
+def test_a_command_of_another_package_does_not_take_the_place_of_a_builtin(tmp_path, monkeypatch, name):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with_entry_point(tmp_path, "theirs", "fedbench.commands", name)
+    why = f"two packages install a command called {name!r}: fedbench and theirs; the one of fedbench is used"
+    note = Diagnosis("note", "plugin", why, "correct or uninstall that package")
+    assert note in _plugins(Registry())
+    assert why in " ".join(fedbench("plugins", "list", cwd=tmp_path).output.split())
+    used = fedbench(name, "--help", cwd=tmp_path)
+    assert used.exit_code == 0 and not used.stderr and used.output.startswith(f"Usage: main {name}")
+    assert fedbench("--help", cwd=tmp_path).output.count(f"\n  {name} ") == 1
+
+
+@pytest.mark.parametrize("group", ["fedbench", "fedbench.trackers", "fedbench.commands"])
+def test_of_other_packages_with_one_name_the_first_is_used_and_each_of_the_others_named(tmp_path, monkeypatch, group):
+    for package in ("third", "second", "first"):
+        (tmp_path / package).mkdir()
+        monkeypatch.syspath_prepend(str(tmp_path / package))
+        with_entry_point(tmp_path / package, package, group, "alike")
+        points = tmp_path / package / f"{package}-1.0.dist-info" / "entry_points.txt"
+        points.write_text(points.read_text().replace("json", f"{package}.module"))
+    found, unusable = by_name(group)
+    assert package_of(found["alike"]) == "first"
+    told = [why.partition(": ")[2] for why in unusable.values()]
+    assert told == [f"first and {package}; the one of first is used" for package in ("second", "third")]
 
 
 def test_doctor_names_packages_whose_metadata_cannot_be_read(tmp_path, monkeypatch):

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from command import MAIN, environment, fedbench, write_suite
+from command import MAIN, TINY, environment, fedbench, write_suite
 from strangers import LAST, registering
 
 from fedbench import __version__ as fedbench_version
+from fedbench.commands.doctor import _plugins
 from fedbench.errors import UserError
 from fedbench.registry import installed
 from fedbench.registry.installed import BUILT_IN, hash_of_sources
@@ -58,12 +59,49 @@ def elsewhere(tmp_path: Path, *words: object) -> subprocess.CompletedProcess:
 
 
 def test_two_packages_with_one_component_name_are_both_named_and_only_where_it_is_used(install):
-    install("their-random", registering("allocations", "random", LAST))
+    install("their-last", registering("allocations", "last", LAST))
+    install("another-last", registering("allocations", "last", LAST))
     registry = Registry()
-    with pytest.raises(UserError, match="two packages register the allocation 'random'") as told:
-        registry.make("allocation", {"name": "random"})
-    assert "their-random" in str(told.value) and "fedbench" in str(told.value)
+    with pytest.raises(UserError, match="two packages register the allocation 'last'") as told:
+        registry.make("allocation", {"name": "last"})
+    assert "their-last" in str(told.value) and "another-last" in str(told.value)
     assert registry.make("allocation", {"name": "prefix"})(torch.tensor([1]), 2).tolist() == [[True, False]]
+
+
+ENDING = "def make():\n    '''Ends.'''\n    raise SystemExit('theirs')\n"
+
+
+def test_an_installed_package_takes_no_component_from_fedbench_and_those_who_use_the_name_are_told(install, tmp_path):
+    before = Registry().component("allocation", {"name": "prefix"})[1]
+    install("their-prefix", registering("allocations", "prefix", LAST))
+    install("their-local", registering("executors", "local", ENDING))
+    install("their-random", registering("allocations", "random", LAST))
+    assert Registry().component("allocation", {"name": "prefix"})[1] == before
+    parts = (
+        ("allocation 'prefix'", before.plugin, "their-prefix (plugin their_prefix)"),
+        ("executor 'local'", "local", "their-local (plugin their_local)"),
+    )
+    why = [
+        f"two packages register the {what}: fedbench (plugin {ours}) and {theirs}; the one of fedbench is used"
+        for what, ours, theirs in parts
+    ]
+    write_suite(tmp_path, "{name: fedra, allocation: prefix}")
+    for command in ("plan", "run"):
+        done = fedbench(command, "tiny.yaml", "--plugin", TINY, "--results", "r", "--jobs", 1, cwd=tmp_path)
+        told = [line for line in done.stderr.splitlines() if "two packages" in line]
+        assert done.exit_code == 0, done.output
+        assert sorted(told) == sorted(f"Warning: {one}" for one in why)
+    assert {check.found for check in _plugins(Registry()) if check.level == "note"} >= set(why)
+    assert f"! {why[0]}" in fedbench("plugins", "show", "prefix", cwd=tmp_path).output
+    checked = fedbench("plugins", "check", "their_prefix", cwd=tmp_path)
+    assert checked.exit_code == 1 and why[0] in " ".join(checked.output.split())
+
+
+def test_a_plugin_file_with_the_name_of_a_component_of_fedbench_is_refused_where_it_is_used(tmp_path):
+    (tmp_path / "mine.py").write_text("from fedbench import hookimpl\n" + registering("allocations", "prefix", LAST))
+    registry = Registry([str(tmp_path / "mine.py")])
+    with pytest.raises(UserError, match=r"the allocation 'prefix': fedbench .*mine\.py\); rename the latter$"):
+        registry.make("allocation", {"name": "prefix"})
 
 
 def test_two_packages_with_one_plugin_name(install):
