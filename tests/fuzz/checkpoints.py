@@ -1,8 +1,7 @@
-"""Checkpoints of strangers: damaged, or forged so that their own hash agrees."""
+"""Checkpoints that were damaged: set aside, or harmless."""
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from random import Random
@@ -10,8 +9,8 @@ from random import Random
 import torch
 
 from fedbench.errors import UserError
-from fedbench.simulation.checkpoint import CHECKPOINT, FACTS, Checkpoints, Progress, _own
-from fuzz.mutants import changed, damaged, rewritten
+from fedbench.simulation.checkpoint import CHECKPOINT, FACTS, Checkpoints, Progress
+from fuzz.mutants import damaged, rewritten
 
 ID = "0123456789ab"
 
@@ -32,21 +31,9 @@ class Unfinished:
         if chance.random() < 0.7:
             file = chance.choice([path for path in files if path.name == FACTS])
         raw = file.read_bytes()
-        if file.name == FACTS and chance.random() < 0.7:
-            file.write_text(_forged(json.loads(raw), chance))
-        else:
-            file.write_bytes(rewritten(raw, chance) if file.suffix == ".json" else damaged(raw, chance))
+        file.write_bytes(rewritten(raw, chance) if file.suffix == ".json" else damaged(raw, chance))
         progress, refused = Checkpoints(inside, ID, "cpu").latest()
         assert progress.round >= 0 and progress.seconds + 0 == progress.seconds
         assert all(path.name in (CHECKPOINT, "clients") or path.name.startswith(".torn-") for path in inside.iterdir())
         if refused:
             raise UserError("\n".join(refused))
-
-
-def _forged(facts: dict, chance: Random) -> str:
-    """Other values, and the hash that belongs to them."""
-    version = facts.pop("result_version")
-    del facts["sha256"]
-    value = changed(facts, chance)
-    sealed = {**value, "sha256": _own(value)} if isinstance(value, dict) else value
-    return json.dumps({"result_version": version, **sealed} if isinstance(sealed, dict) else sealed)
