@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 import tempfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -20,7 +21,6 @@ from fedbench.results.identity import identity_of
 from fedbench.results.index import INDEX
 from fedbench.results.store import cell_folders
 from fedbench.runner.cells import BuildErrors, Cell, Options, Preparing, cells_of, folders_of, manifests_of, status
-from fedbench.runner.progress import side_by_side
 from fedbench.runner.successive_halving import Tried, standing, tried
 from fedbench.simulation.cell_job import CellJob
 from fedbench.simulation.cost_estimate import cost_estimates
@@ -134,6 +134,14 @@ def estimate(
         workers=workers,
         device=device,
     )
+
+
+def side_by_side(seconds: Iterable[float], workers: int) -> float:
+    """Seconds until the last cell ends: in their order, each starts on the process that is free first."""
+    free = [0.0] * workers
+    for each in seconds:
+        heapq.heapreplace(free, free[0] + each)
+    return max(free)
 
 
 def kind(config: Mapping[str, Any], versions: Mapping[str, str]) -> str:

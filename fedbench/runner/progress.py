@@ -1,66 +1,18 @@
-"""The progress of a run: how long it will take, how its cells end, and what it leaves behind."""
+"""The progress of a run: how its cells end, and what it leaves behind."""
 
 from __future__ import annotations
 
-import heapq
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from fedbench import machine
-from fedbench.disk import hash_of_json
-from fedbench.errors import UserError
 from fedbench.results.columns import ENDED, GIVEN_UP, TAKEN
 from fedbench.results.identity import id_in
-from fedbench.results.index import read_index
 from fedbench.results.manifest import read_manifest
-from fedbench.results.store import cell_folders
-from fedbench.runner.cells import Cell, Options
 
 Listen = Callable[[dict[str, Any]], None]
-
-
-def expected_seconds(folder: Path, missing: Sequence[Cell], options: Options) -> float | None:
-    """What cells take together, by finished ones of this suite on such a machine that differ in seed and number of
-    rounds alone; nothing is called or priced. None where one of the cells has no such past.
-
-    Args:
-        folder: of the suite's results.
-        missing: the cells to compute.
-        options: of the run, for its processes and device.
-    """
-    try:
-        index = read_index(folder) if folder.is_dir() else None
-    except UserError:  # the run says so
-        return None
-    here, places = ("cuda" if options.on_gpu else "cpu", machine.cpu()), cell_folders(folder)
-    wanted = {_but_seed_and_rounds(cell.config) for cell in missing}
-    known: dict[str, float] = {}  # seconds of a round; of several cells the fastest counts
-    for id in dict.fromkeys(entry.cell for entry in (index.entries if index else ())):
-        manifest = read_manifest(places(id)) or {}
-        there = manifest.get("machine") or {}
-        if manifest.get("status") == "finished" and (there.get("device"), there.get("cpu")) == here:
-            key, rounds = _but_seed_and_rounds(manifest["config"]), manifest["config"]["train"]["rounds"]
-            if key in wanted:
-                known[key] = min(known.get(key, float("inf")), manifest["seconds"] / rounds)
-    if not missing or wanted - known.keys():
-        return None
-    return side_by_side((known[_but_seed_and_rounds(cell.config)] * cell.rounds for cell in missing), options.workers())
-
-
-def _but_seed_and_rounds(config: Mapping[str, Any]) -> str:
-    train = {key: value for key, value in config["train"].items() if key != "rounds"}
-    return hash_of_json({**{key: value for key, value in config.items() if key != "seed"}, "train": train})
-
-
-def side_by_side(seconds: Iterable[float], workers: int) -> float:
-    """Seconds until the last cell ends: in their order, each starts on the process that is free first."""
-    free = [0.0] * workers
-    for each in seconds:
-        heapq.heapreplace(free, free[0] + each)
-    return max(free)
 
 
 class EndedCells:
