@@ -139,10 +139,9 @@ def without_defaults(kind: str, table: pyarrow.Table) -> pyarrow.Table:
     return table.drop_columns(silent)
 
 
-def write_rows(folder: Path, kind: str, rows: Sequence[Mapping[str, Any]], *, lasting: bool = True) -> None:
-    """All rows of one table of a cell, replacing the file; lasting: see `write_atomically`. Raises: ValueError for a
-    wrong row."""
-    write_atomically(Path(folder) / f"{kind}.parquet", table_bytes(kind, rows), lasting=lasting)
+def write_rows(folder: Path, kind: str, rows: Sequence[Mapping[str, Any]]) -> None:
+    """All rows of one table of a cell, replacing the file. Raises: ValueError for a wrong row."""
+    write_atomically(Path(folder) / f"{kind}.parquet", table_bytes(kind, rows))
 
 
 def _has_nulls(table: pyarrow.Table) -> bool:

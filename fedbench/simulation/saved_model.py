@@ -24,10 +24,9 @@ from fedbench.words import shortened
 
 AGAIN = "Run the suite again with --force: the cell is computed anew."
 FEW = 10_000  # clients, of whom a finished cell keeps the facts one by one
-INTEGERS = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)  # the smallest first
 
 
-def keep(folder: Path, simulation: Simulation, *, lasting: bool = True) -> None:
+def keep(folder: Path, simulation: Simulation) -> None:
     """Write what a simulation that has run leaves into its cell's folder: see `fedbench.simulation.state.save`.
 
     `method` is its last state, `world` what the method was built from in addition to the configuration: enough to build
@@ -38,17 +37,12 @@ def keep(folder: Path, simulation: Simulation, *, lasting: bool = True) -> None:
         "classes": list(simulation.dataset.classes),
         "domains": list(simulation.dataset.domains),
         "image_size": simulation.federated.train.size,
-        "clients": {
-            "domain": _kept(clients.domains),
-            "examples": _kept(clients.sizes),
-        },
+        "clients": {"domain": _kept(clients.domains), "examples": _kept(clients.sizes)},
     }
-    save(folder, {"method": simulation.state, "world": world}, lasting=lasting)
+    save(folder, {"method": simulation.state, "world": world})
 
 
-def reopen(
-    folder: str | Path, registry: Registry, device: str = "cpu", *, images: bool = True
-) -> tuple[Simulation, Predict]:
+def reopen(folder: str | Path, registry: Registry, *, images: bool = True) -> tuple[Simulation, Predict]:
     """The simulation of a finished cell with its last `state`, and its global model: predict(x (B, 3, H, W)) as
     `Method.predictor` gives it.
 
@@ -60,7 +54,7 @@ def reopen(
     folder = Path(folder)
     manifest = _finished(folder)
     try:
-        simulation = _rebuilt(folder, manifest, registry, device, images)
+        simulation = _rebuilt(folder, manifest, registry, images)
         return simulation, simulation.method.predictor(simulation.state)
     except UserError:
         raise
@@ -73,7 +67,7 @@ def reopen(
         ) from error
 
 
-def _rebuilt(folder: Path, manifest: Mapping[str, Any], registry: Registry, device: str, images: bool) -> Simulation:
+def _rebuilt(folder: Path, manifest: Mapping[str, Any], registry: Registry, images: bool) -> Simulation:
     """The simulation of a finished cell with its last state."""
     kept = load(folder)
     config = config_of(manifest)
@@ -85,9 +79,8 @@ def _rebuilt(folder: Path, manifest: Mapping[str, Any], registry: Registry, devi
     _same_prints(folder, manifest["fingerprints"], now if images else {"weights": now["weights"]})
     if not images:  # nor are there any to be dealt to clients
         config = {**config, "evaluation": {**config["evaluation"], "by": "domain"}}
-    simulation = Simulation(
-        config, registry, device, dataset=dataset, clients=None if images else _clients(kept["world"])
-    )
+    clients = None if images else _clients(kept["world"])
+    simulation = Simulation(config, registry, dataset=dataset, clients=clients)
     simulation.state = kept["method"]
     return simulation
 
@@ -142,25 +135,19 @@ def _blank(world: Mapping[str, Any], texts: bool) -> Dataset:
 
 
 def _kept(numbers: np.ndarray) -> dict[str, Tensor] | Tensor:
-    """A whole number (n,) int64 of each client; of a crowd, runs of equal ones, in as few bytes as hold them."""
+    """A whole number (n,) int64 of each client; of a crowd, runs of equal ones."""
+    whole = torch.tensor(numbers)
     if len(numbers) <= FEW:
-        return torch.tensor(numbers)
-    begins = np.flatnonzero(np.diff(numbers, prepend=numbers[0] - 1))
-    runs = {"number": numbers[begins], "clients": np.diff(begins, append=len(numbers))}
-    return {what: torch.tensor(values, dtype=_smallest(values)) for what, values in runs.items()}
-
-
-def _smallest(values: np.ndarray) -> torch.dtype:
-    """The smallest type of integers that holds them all."""
-    low, high = int(values.min()), int(values.max())
-    return next(kind for kind in INTEGERS if torch.iinfo(kind).min <= low and high <= torch.iinfo(kind).max)
+        return whole
+    number, clients = whole.unique_consecutive(return_counts=True)
+    return {"number": number.int(), "clients": clients.int()}
 
 
 def _given(kept: Mapping[str, Tensor] | Tensor) -> np.ndarray:
     """(n,) int64: what was kept."""
     if isinstance(kept, Mapping):
-        return np.repeat(kept["number"].numpy().astype(np.int64), kept["clients"].numpy())
-    return kept.numpy().astype(np.int64)
+        kept = kept["number"].long().repeat_interleave(kept["clients"].long())
+    return kept.long().numpy()
 
 
 def _clients(world: Mapping[str, Any]) -> Clients:

@@ -30,15 +30,15 @@ _SUFFIX = ".safetensors"
 TENSOR, FLOAT = "$tensor", "$float"
 
 
-def save(folder: Path, state: dict[str, Any], *, lasting: bool = True) -> None:
+def save(folder: Path, state: dict[str, Any]) -> None:
     """Write a state into a folder: nested dicts (texts as keys) and lists of tensors and JSON scalars.
 
     Equal states give equal files. Each file is whole or not there, but the two are renamed one after the other:
-    who needs the last state until the next one is whole saves that into another folder. lasting: see
-    `write_atomically`. Raises UserError for what is no state, or where the folder cannot be written to.
+    who needs the last state until the next one is whole saves that into another folder. Raises UserError for what is
+    no state, or where the folder cannot be written to.
     """
     for name, content in file_bytes(state).items():
-        write_atomically(Path(folder) / name, content, lasting=lasting)
+        write_atomically(Path(folder) / name, content)
 
 
 def file_bytes(state: Any) -> dict[str, bytes]:

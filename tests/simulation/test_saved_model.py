@@ -86,12 +86,12 @@ def test_of_a_crowd_runs_are_kept():
     assert torch.equal(_kept(few), torch.tensor(few)) and np.array_equal(_given(_kept(few)), few)
     kept = _kept(crowd)
     assert {what: (value.tolist(), value.dtype) for what, value in kept.items()} == {
-        "number": ([MIXED, 300, 2], torch.int16),
-        "clients": ([6000, 3, 4000], torch.int16),
+        "number": ([MIXED, 300, 2], torch.int32),
+        "clients": ([6000, 3, 4000], torch.int32),
     }
     assert np.array_equal(_given(kept), crowd)
     uneven = np.random.default_rng(0).integers(1, 200, 20_000)
-    assert sum(value.nbytes for value in _kept(uneven).values()) <= 2 * len(uneven)
+    assert sum(value.nbytes for value in _kept(uneven).values()) <= 8 * len(uneven)
     assert np.array_equal(_given(_kept(uneven)), uneven)
     given = _clients({"clients": {"domain": _kept(few), "examples": torch.tensor([2, 0, 1, 3, 1])}})
     assert [client.indices.tolist() for client in given] == [[0, 1], [], [0], [0, 1, 2], [0]]
