@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import heapq
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import astuple, dataclass
 from pathlib import Path
@@ -15,11 +14,10 @@ from fedbench.disk import cache_file, hash_of_json, keep, kept
 from fedbench.errors import UserError
 from fedbench.registry.assets import Assets
 from fedbench.registry.registry import Registry
-from fedbench.results import read_index, read_manifest, read_rows
+from fedbench.results import read_manifest, read_rows
 from fedbench.results.columns import ENDED, HALVED, PENDING, RAN
 from fedbench.results.identity import identity_of
-from fedbench.results.index import INDEX
-from fedbench.results.store import cell_folders
+from fedbench.results.loading import examine
 from fedbench.runner.cells import BuildErrors, Cell, Options, Preparing, cells_of, folders_of, manifests_of, status
 from fedbench.runner.successive_halving import Tried, standing, tried
 from fedbench.simulation.cell_job import CellJob
@@ -92,56 +90,47 @@ class Estimate:
 def estimate(
     cells: Sequence[Cell],
     totals: Mapping[str, Totals],
-    folder: Path,
+    manifests: Mapping[str, Row | None],
     registry: Registry,
-    device: str = "cpu",
-    workers: int = 1,
-    shares: Mapping[str, float] | None = None,
+    options: Options,
+    shares: Mapping[str, float],
 ) -> Estimate:
-    """The time of a suite whose results lie in `folder`, next to those of other suites.
+    """The time of a suite.
 
     Args:
         cells: of the suite; those without an estimate of their cost are left out.
         totals: of every cell by its id, see `RoundRecords.totals`.
-        folder: of the suite's results.
+        manifests: what is on disk of every cell, by its id.
         registry: makes the executor.
-        device: `cpu` or `cuda`.
-        workers: processes side by side.
+        options: of the run, for its folder of results, processes and device.
         shares: by id, which part of a cell's rounds is to be expected, where not all are.
     """
+    device, workers = "cpu", options.workers()
+    if options.on_gpu:
+        from fedbench.simulation.worker import resolved  # imports torch, and the time is seldom asked for
+
+        device = resolved(options.device)
     cells = [cell for cell in cells if "flops" in totals[cell.id]]
-    on_disk = manifests_of(folders_of(cells, folder), folder)
-    manifests = {id: manifest or {"status": PENDING} for id, manifest in on_disk.items()}
-    times = {id: Time(found["seconds"], "run") for id, found in manifests.items() if found["status"] in RAN}
-    waiting = [cell for cell in cells if cell.id not in times and manifests[cell.id]["status"] != HALVED]
+    before = {cell.id: manifests[cell.id] or {"status": PENDING} for cell in cells}
+    times = {id: Time(found["seconds"], "run") for id, found in before.items() if found["status"] in RAN}
+    waiting = [cell for cell in cells if cell.id not in times and before[cell.id]["status"] != HALVED]
     here = machine.describe(device)
-    past = past_rates(folder.parent, {kind_of(cell) for cell in waiting}, here)
+    past = past_rates(Path(options.results), {kind_of(cell) for cell in waiting}, here)
     unknown = [cell for cell in waiting if kind_of(cell) not in past]
     probed, reasons = probed_rates(unknown, totals, here, workers, registry)
     for cell in waiting:
         which = kind_of(cell)
         rates = past.get(which) or probed.get(which)
-        seconds = rates.seconds(totals[cell.id]) * (shares or {}).get(cell.id, 1.0) if rates else None
+        seconds = rates.seconds(totals[cell.id]) * shares.get(cell.id, 1.0) if rates else None
         times[cell.id] = Time(seconds, "past runs" if which in past else "probe", reasons.get(which))
 
     def all_of(some: Iterable[Cell]) -> float:
-        return side_by_side((times[cell.id].seconds or 0.0 for cell in some), workers)
+        """About the seconds until the last one ends, side by side."""
+        seconds = [times[cell.id].seconds or 0.0 for cell in some]
+        return max(sum(seconds) / workers, *seconds, 0.0)
 
-    return Estimate(
-        cells=times,
-        total=all_of(cell for cell in cells if cell.id in times),
-        left=all_of(waiting),
-        workers=workers,
-        device=device,
-    )
-
-
-def side_by_side(seconds: Iterable[float], workers: int) -> float:
-    """Seconds until the last cell ends: in their order, each starts on the process that is free first."""
-    free = [0.0] * workers
-    for each in seconds:
-        heapq.heapreplace(free, free[0] + each)
-    return max(free)
+    total, left = all_of(cell for cell in cells if cell.id in times), all_of(waiting)
+    return Estimate(times, total, left, workers, device)
 
 
 def kind(config: Mapping[str, Any], versions: Mapping[str, str]) -> str:
@@ -168,28 +157,19 @@ def past_rates(results: Path, kinds: Collection[str], machine: Mapping[str, Any]
         machine: see `fedbench.machine.describe`.
     """
     found: dict[str, Rates] = {}
-    for folder in _cells_under(results) if kinds else ():
-        try:
-            manifest = read_manifest(folder) or {}
-            there = manifest.get("machine", {})
-            if manifest.get("status") != "finished" or any(there.get(key) != machine.get(key) for key in MACHINE):
-                continue
-            which = kind(manifest["config"], manifest["versions"])
-            rates = rates_of(folder) if which in kinds else None
-        except (UserError, KeyError, TypeError, AttributeError):
+    try:
+        past = examine([results], candidates=True).results if kinds else []
+    except UserError:  # there are none
+        past = []
+    for folder, manifest in {one.folder: one.manifest for one in past if one.status == "finished"}.items():
+        which, there = kind(manifest["config"], manifest["versions"]), manifest.get("machine", {})
+        if which not in kinds or any(there.get(key) != machine.get(key) for key in MACHINE):
             continue
-        if rates and (which not in found or astuple(rates)[::-1] < astuple(found[which])[::-1]):
-            found[which] = rates
-    return found
-
-
-def _cells_under(results: Path) -> Iterator[Path]:
-    """The folders of the cells of all suites in a results folder."""
-    for index in sorted(results.glob(f"*/{INDEX}")):
         with suppress(UserError):
-            found, places = read_index(index.parent), cell_folders(index.parent)
-            for id in dict.fromkeys(entry.cell for entry in (found.entries if found else ())):
-                yield places(id)
+            rates = rates_of(folder)
+            if rates and (which not in found or astuple(rates)[::-1] < astuple(found[which])[::-1]):
+                found[which] = rates
+    return found
 
 
 def rates_of(folder: Path) -> Rates | None:
@@ -307,7 +287,7 @@ def forecast(
     shares = {cell.id: one.share for one in contests for cell in one.every}
     folders = folders_of(every, folder)
     manifests = manifests_of(folders, folder)
-    time = _time(every, totals, folder, registry, options, shares) if timed else None
+    time = estimate(every, totals, manifests, registry, options, shares) if timed else None
     equal: dict[tuple[str, ...], list[Tried]] = {}
     for one in contests:
         equal.setdefault(tuple(sorted(cell.id for cell in one.every)), []).append(one)
@@ -335,22 +315,6 @@ def _estimated(
             totals[cell.id] = {"unknown": failed, "failed": True}
     refusals.raise_any(len(cells))
     return totals
-
-
-def _time(
-    cells: Sequence[Cell],
-    totals: Mapping[str, Row],
-    folder: Path,
-    registry: Registry,
-    options: Options,
-    shares: Mapping[str, float],
-) -> Estimate:
-    device = "cpu"
-    if options.on_gpu:
-        from fedbench.simulation.worker import resolved  # imports torch, and the time is seldom asked for
-
-        device = resolved(options.device)
-    return estimate(cells, totals, folder, registry, device, options.workers(), shares)
 
 
 def _of_cell(cell: Cell, totals: Row, status: str, time: Estimate | None) -> Row:

@@ -1,4 +1,4 @@
-"""How long a suite takes: kinds of cells, their rates from past and from short cells, and cells packed on processes."""
+"""How long a suite takes: kinds of cells, and their rates from past and from short cells."""
 
 from __future__ import annotations
 
@@ -10,44 +10,18 @@ from pathlib import Path
 
 import pytest
 from factories import DOMAINS, config, eval_rows, prefix_rounds, write_cell
-from hypothesis import given
-from hypothesis import strategies as st
 
 from fedbench.results import read_manifest, write_manifest
 from fedbench.results.identity import identity_of
 from fedbench.runner import estimate
 from fedbench.runner.cells import Cell
-from fedbench.runner.estimate import Rates, kind, kind_of, past_rates, probed_rates, side_by_side
+from fedbench.runner.estimate import Rates, kind, kind_of, past_rates, probed_rates
 
 MACHINE = {"device": "cpu", "cpu": "any", "cores": 2}
 OPTIMIZER = {"name": "sgd", "lr": 0.1}
 SGD = {"name": "sgd", "lr": 0.05, "momentum": 0.9, "weight_decay": 0.0}
 VERSIONS = {"torch": "2"}
 TOTALS = {"flops": 1000, "tested": 600, "evaluations": 3, "images": 80, "client_rounds": 4}
-
-
-# --- cells packed on processes ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("seconds", "workers", "in_all"),
-    [
-        ([], 2, 0),
-        ([5], 4, 5),
-        ([3, 3, 3], 1, 9),
-        ([4, 1, 1, 1, 1], 2, 4),
-        ([1, 1, 1, 1, 4], 2, 6),  # the long one comes last and starts last
-        ([2, 3, 4], 2, 6),
-    ],
-)
-def test_a_cell_starts_on_the_process_that_is_free_first(seconds, workers, in_all):
-    assert side_by_side(seconds, workers) == in_all
-
-
-@given(st.lists(st.integers(0, 100), min_size=1), st.integers(1, 8))
-def test_a_packing_is_between_its_bounds(seconds, workers):
-    in_all = side_by_side(seconds, workers)
-    assert max(max(seconds), sum(seconds) / workers) <= in_all <= sum(seconds) / workers + max(seconds)
 
 
 # --- kinds of cells -----------------------------------------------------------------------------------------------
