@@ -109,9 +109,6 @@ class Watch:
             cells = counted(event["cells"], "cell")
             self.console.print(f"Waiting for {cells} that another run computes", soft_wrap=True)
             return
-        if event["event"] == "left_out":
-            self.console.print(Text(left_out(event), style="yellow"), soft_wrap=True)
-            return
         folder = event["folder"]
         cell = self.cells[id_in(Path(folder).name)]
         if event["event"] == "started":

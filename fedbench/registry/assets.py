@@ -194,19 +194,18 @@ class Assets:
         facts = {"domains": dataset.domains, "classes": dataset.classes, "fingerprint": dataset.fingerprint}
         return {**facts, "texts": dataset.texts}
 
-    def prepare(self, config: Mapping[str, Any]) -> dict[str, int]:
-        """Decode a cell's images into the cache and deal them to its clients; how many are left out, see `Splits`.
-        Raises UserError where that fails."""
+    def prepare(self, config: Mapping[str, Any]) -> None:
+        """Decode a cell's images into the cache and deal them to its clients. Raises UserError where that fails."""
         data = config["data"]
         if self._is_foreign("dataset", data) or self._is_foreign("partition", data["partition"]):
             who = ("dataset", data) if self._is_foreign("dataset", data) else ("partition", data["partition"])
-            return dict(self._asked("prepare", [dict(config)], who, DECODING))
+            self._asked("prepare", [dict(config)], who, DECODING)
+            return
         backbone = self.backbone(config["backbone"])
         dataset = self.dataset(config["data"], backbone["image_size"])
         if fault := mismatch(dataset.texts, backbone["texts"], config):
             raise UserError(fault)
-        splits = dataset.load()
-        train = splits.train
+        train = dataset.load().train
         partition = self.registry.make("partition", config["data"]["partition"])
         proxy = proxy_of(train, config["data"].get("proxy"), config["seed"])
         clients = dealt(partition, train, len(dataset.domains), config["seed"], proxy)
@@ -216,7 +215,6 @@ class Assets:
                 raise UserError(
                     f"{key}: {counted(len(given), 'value')} for {counted(len(clients), 'client')}; give one for each"
                 )
-        return splits.left_out
 
     def fingerprints(self, config: Mapping[str, Any]) -> dict[str, str]:
         """What stands behind the names of a configuration: the pixels and the weights."""

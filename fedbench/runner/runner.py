@@ -23,7 +23,7 @@ from fedbench.registry.registry import READING, Registry
 from fedbench.results import read_manifest, refuse_links
 from fedbench.results.columns import ENDED, GIVEN_UP, HALVED, PENDING, TAKEN
 from fedbench.results.identity import id_in
-from fedbench.results.index import Entry, merge_index, prepare_folder, write_expected
+from fedbench.results.index import merge_index, prepare_folder, write_expected
 from fedbench.results.lock import is_held
 from fedbench.results.manifest import computation
 from fedbench.results.pack import pack
@@ -52,7 +52,6 @@ from fedbench.types import SIZES
 
 POLL = 0.5  # seconds between two looks at cells that other runs compute
 Observe = Callable[[str, list[Cell], list[Cell]], Listen]
-LeftOut = dict[tuple[str, str], dict[str, int]]  # of data by name and fingerprint, see `Splits.left_out`
 
 
 def load(path: str | Path, registry: Registry, **choices: Any) -> suites.Suite:
@@ -134,24 +133,20 @@ class _Stages:
 class Run:
     """A run that can begin: nothing of what it was given is refused any more.
 
-    folder: of the suite's results · named: the cells that were asked for, of all shards, and their entries in the index
-    · cells: those of this shard, with what was on disk of each by its id · missing: those to compute · execute: the
-    executor of that name, made for them.
+    folder: of the suite's results · cells: those of this shard, with what was on disk of each by its id · missing:
+    those to compute · execute: the executor of that name, made for them.
     """
 
     suite: Suite
     registry: Registry
     options: Options
     folder: Path
-    named: list[Cell]
-    entries: list[Entry]
     cells: list[Cell]
     before: dict[str, dict[str, Any] | None]
     missing: list[Cell]
     executor: str
     execute: Execute
     began: float
-    left_out: LeftOut
     stage: str = ""
 
     @classmethod
@@ -185,23 +180,20 @@ class Run:
             require_room(folder)
             if executor["name"] == "local":
                 fork_server.start_server()  # it loads torch meanwhile
-        left_out = _prepare_data(missing, assets, BuildErrors(suite), preparing)
+        _prepare_data(missing, assets, BuildErrors(suite), preparing)
         prepare_folder(folder)
-        names = entries(named)
-        merge_index(folder, suite.name, names)
+        merge_index(folder, suite.name, entries(named))
         write_expected(folder, suite.name, suite.expected)
         if searches := searches_of(suite, named):
             merge_searches(folder, suite.name, searches)
-        run = (suite, registry, options, folder, named, names, chosen, before, missing)
-        return cls(*run, executor["name"], execute, began, left_out, stage)
+        run = (suite, registry, options, folder, chosen, before, missing)
+        return cls(*run, executor["name"], execute, began, stage)
 
     def compute(self, observe: Observe | None = None) -> EndedCells:
         """Have the executor compute cells until none is left, or too many have failed."""
         self._call("fedbench_suite_started", [cell.manifest() for cell in self.cells])
         name = f"{self.suite.name} · {self.stage}" if self.stage else self.suite.name
         listen = observe(name, self.cells, self.missing) if observe else lambda event: None
-        for data, left in self.left_out.items():
-            listen({"event": "left_out", "data": data[0], **left})
         ends = EndedCells(listen, self.options.max_failures, self.candidates)
         queue = JobQueue(self.missing, self.before, self.folder, ends.note)
         job_of = self._jobs()
@@ -312,9 +304,8 @@ class JobQueue:
         was handed out and has not ended is lost."""
         self.handed.clear()
         while self.left:
-            for cell in list(self.left.values()):
-                if not self._is_done(cell) and not is_held(cell.folder_in(self.folder)):
-                    return True
+            if next(self._free(), None):
+                return True
             if self.left and not self.waiting:
                 self.waiting = True
                 self.report({"event": "waiting", "cells": len(self.left)})
@@ -325,11 +316,15 @@ class JobQueue:
     def cells(self) -> Iterator[Cell]:
         """Every cell that no other run computes, handed out when it is asked for."""
         self.asked += 1
-        for cell in list(self.left.values()):
-            if cell.id not in self.left or self._is_done(cell) or is_held(cell.folder_in(self.folder)):
-                continue
+        for cell in self._free():
             self.handed[cell.id] = self.left.pop(cell.id)
             yield cell
+
+    def _free(self) -> Iterator[Cell]:
+        """Those that no other run has computed or computes."""
+        for cell in list(self.left.values()):
+            if cell.id in self.left and not self._is_done(cell) and not is_held(cell.folder_in(self.folder)):
+                yield cell
 
     def ended(self, folder: str, status: str) -> bool:
         """Note the end of a cell. One that another run computes is left again. False where it was not handed out."""
@@ -363,21 +358,20 @@ def _executor(registry: Registry, options: Options) -> dict[str, Any]:
     return executor
 
 
-def _prepare_data(missing: Sequence[Cell], assets: Assets, errors: BuildErrors, preparing: Preparing) -> LeftOut:
-    """Decode and deal the data of all cells before the first one starts; what is left out of it.
+def _prepare_data(missing: Sequence[Cell], assets: Assets, errors: BuildErrors, preparing: Preparing) -> None:
+    """Decode and deal the data of all cells before the first one starts.
 
     A cell whose data cannot be used fails by itself, and the others run. Raises: UserError with the faults of all
     cells where none of them can run, or where an option in the suite is to blame.
     """
-    left_out, prepared = LeftOut(), dict[str, UserError | None]()
+    prepared = dict[str, UserError | None]()
     for done, cell in enumerate(missing):
         preparing(done, len(missing))
         dealt = json.dumps([cell.config.get(key) for key in ("data", "backbone", "seed", "devices", *SIZES)])
         if dealt not in prepared:
             prepared[dealt] = None
             try:
-                if left := assets.prepare(cell.config):
-                    left_out[cell.config["data"]["name"], cell.fingerprints["data"]] = left
+                assets.prepare(cell.config)
             except UserError as error:
                 prepared[dealt] = error
             except Exception:  # a plugin's own fault: its cells fail with a traceback, and the others run
@@ -386,7 +380,6 @@ def _prepare_data(missing: Sequence[Cell], assets: Assets, errors: BuildErrors, 
         if fault is not None and not isinstance(fault, Broke):
             errors.add(cell, fault)
     errors.raise_any(len(missing))
-    return left_out
 
 
 def _absence(cell: Cell, registry: Registry) -> UserError | None:

@@ -70,8 +70,7 @@ def test_images_that_are_left_out_are_told_counted_and_kept(tmp_path):
     (tmp_path / "pictures/two/b/3.png").symlink_to("../../../.git/annex/objects/3.png")
     said = run(cwd=tmp_path).stdout
     told = "image_folder: 2 of 16 images cannot be read and are left out (`unreadable: skip`)\n"
-    before, first, after = said.partition("[1/1]")
-    assert told in before and first and told in after
+    assert told in said.partition("[1/1]")[2]
     (manifest,) = written(tmp_path / "r")
     assert manifest["left_out"] == {"images": 2, "of": 16}
     assert json.loads(run("--json", cwd=tmp_path).stdout)["left_out"] == [
