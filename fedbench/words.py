@@ -7,6 +7,7 @@ import json
 import math
 import os
 import re
+import shlex
 import unicodedata
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
@@ -97,6 +98,28 @@ def _two_digits(value: float) -> str:
     if value >= 9.95:
         return f"{value:.0f}"
     return f"{value:.1f}" if value >= 0.995 else f"{value:.2g}"
+
+
+def is_text(name: str) -> bool:
+    """Whether a name can be written: a file's that is no UTF-8 cannot, and Python has it with halves of letters."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def quoted(word: str) -> str:
+    r"""A word as shells take it; of a file whose name is no UTF-8 as bash and zsh do, `$'caf\351'`."""
+    if is_text(word):
+        return shlex.quote(word)
+    letters = (chr(b) if 31 < b < 127 and chr(b) not in "'\\" else f"\\{b:03o}" for b in os.fsencode(word))
+    return f"$'{''.join(letters)}'"
+
+
+def command_line(words: Iterable[str]) -> str:
+    """A command that can be copied."""
+    return " ".join(map(quoted, words))
 
 
 def visible(text: str) -> str:

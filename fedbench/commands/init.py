@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ import click
 from fedbench.data.image_files import SUFFIXES, TABLES
 from fedbench.errors import UserError
 from fedbench.scaffold import filled, kinds, put, shipped_schema, study, suite_name, with_schema
-from fedbench.words import counted, on_a_line, shortened, suggestion
+from fedbench.words import command_line, counted, on_a_line, quoted, shortened, suggestion
 
 LAYOUT = "DIR/class/image.jpg or DIR/domain/class/image.jpg"
 TEXTS = "for texts there is the data set `text_table` (`fedbench plugins show text_table`)"
@@ -58,7 +57,7 @@ def init(folder: str | None, kind: str, images: str | None, clients: int | None)
     run = kinds()[kind].run.replace("NAME", f"my_{kind}")
     click.echo(
         f"{folder} has a suite, my_{kind}.py and a README. Next:\n"
-        f"  cd {shlex.quote(folder)}\n"
+        f"  cd {quoted(folder)}\n"
         f"  fedbench plugins check my_{kind}.py\n"
         f"  {run} --plugin my_{kind}.py"
     )
@@ -87,7 +86,7 @@ def _on_images(images: Path, folder: str | None, clients: int | None) -> None:
     data |= {"classes": tree.classes} if tree.left_out else {}
     place = str(home / "suite.yaml")
     words = {
-        "PLACE": on_a_line(shlex.quote(place)),
+        "PLACE": on_a_line(quoted(place)),
         "ABOUT": on_a_line(tree.about),
         "STUDY": _name_of(str(home)),
         "CLIENTS": counted(len(dealt.capacities), "client"),
@@ -98,7 +97,7 @@ def _on_images(images: Path, folder: str | None, clients: int | None) -> None:
     click.echo(f"{images} has {tree.about}.")
     for line in (*tree.left_out, dealt.about, f"capacities, in layers of micro_vit's 12: {dealt.capacities}"):
         click.echo(f"  {line}")
-    click.echo(f"{place} compares five methods on them. Next:\n  {shlex.join(['fedbench', 'run', place])}")
+    click.echo(f"{place} compares five methods on them. Next:\n  {command_line(['fedbench', 'run', place])}")
 
 
 @dataclass(frozen=True)

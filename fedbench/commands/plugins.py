@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,7 +23,7 @@ from fedbench.registry.installed import OURS
 from fedbench.registry.registry import Registry
 from fedbench.scaffold import kinds, package, put
 from fedbench.schema import described
-from fedbench.words import meant, suggestion
+from fedbench.words import meant, quoted, suggestion
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -218,7 +217,7 @@ def new(name: str, kind: str, into: str | None) -> None:
     put(made, folder)
     click.echo(
         f"{folder} has {kind} {name}, its tests and a suite. Next:\n"
-        f"  cd {shlex.quote(str(folder))}\n"
+        f"  cd {quoted(str(folder))}\n"
         "  pip install -e '.[test]' && pytest\n"
         f"  {kinds()[kind].run.replace('NAME', name)}"
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import json
-import shlex
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -16,7 +15,7 @@ import click
 
 from fedbench.commands.choices import DEVICE, JOBS, RESULTS, SUITE, Amount, Bytes, Shard, cells, workers
 from fedbench.errors import Interrupted, UserError
-from fedbench.words import meant, roughly
+from fedbench.words import command_line, meant, roughly
 
 if TYPE_CHECKING:
     from fedbench.registry.registry import Registry
@@ -139,8 +138,8 @@ def _tell_how_to_resume(force: bool, results: str) -> None:
     )
     click.echo(
         "\nInterrupted. What is finished is kept; this runs the rest:\n"
-        f"  {shlex.join(['fedbench', *words])}{again}\n"
-        f"`{shlex.join(['fedbench', 'compare', results])}` shows what is there so far.",
+        f"  {command_line(['fedbench', *words])}{again}\n"
+        f"`{command_line(['fedbench', 'compare', results])}` shows what is there so far.",
         err=True,
     )
 

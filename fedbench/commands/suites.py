@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,7 @@ from fedbench.commands.output import Screen
 from fedbench.registry.registry import Registry
 from fedbench.scaffold import copied, put, suite_name
 from fedbench.suite.shipped import listed, named, names
-from fedbench.words import roughly
+from fedbench.words import command_line, roughly
 
 if TYPE_CHECKING:
     from fedbench.registry.catalogue import Catalogue
@@ -96,4 +95,4 @@ def copy(name: str, file: str | None) -> None:
     if target.is_dir():
         target, name = target / source.name, ""
     put(copied(source, target, name))
-    click.echo(f"{target}: run it with `{shlex.join(['fedbench', 'run', str(target)])}`")
+    click.echo(f"{target}: run it with `{command_line(['fedbench', 'run', str(target)])}`")

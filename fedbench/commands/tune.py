@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from fedbench.registry.registry import Registry
 from fedbench.runner.runner import load
 from fedbench.runner.successive_halving import decided, tried
 from fedbench.suite.winners import text_of
+from fedbench.words import command_line
 
 
 @click.command()
@@ -56,7 +56,7 @@ def tune(
     if open_ := [" · ".join(filter(None, one.key)) for one in contests if one.key not in winners]:
         raise UserError(
             f"{Path(results) / loaded.name}: {len(open_)} of {len(contests)} winners are not known, such as that of "
-            f"{open_[0]}.\n`{shlex.join(['fedbench', 'run', suite])}` finds them."
+            f"{open_[0]}.\n`{command_line(['fedbench', 'run', suite])}` finds them."
         )
     seeds = tuple(dict.fromkeys(seeds)) or loaded.seeds
     text = text_of(replace(loaded, seeds=seeds).tuned(winners), registry.catalogue, Path(output or "").parent)
@@ -64,7 +64,7 @@ def tune(
         click.echo(text, nl=False)
     else:
         write_atomically(Path(output), lambda draft: draft.write_text(text, encoding="utf-8"))
-        click.echo(f"{output}: run it with `{shlex.join(['fedbench', 'run', output])}`")
+        click.echo(f"{output}: run it with `{command_line(['fedbench', 'run', output])}`")
 
 
 def _must_be_free(output: str | None, force: bool) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -34,7 +33,7 @@ from fedbench.results.store import cell_folders
 from fedbench.runner.cells import Cell
 from fedbench.runner.local import OUTPUT
 from fedbench.runner.progress import Listen, RunSummary
-from fedbench.words import counted, distinct, duration
+from fedbench.words import command_line, counted, distinct, duration, quoted
 
 MOST_SHOWN = 10  # failures listed at the end of a run
 
@@ -245,11 +244,11 @@ def show_end(outcome: RunSummary, roles: dict[str, str]) -> None:
         console.print()
         show(chosen(results, metric=metric, roles=roles), console)
         console.print()
-    compare = shlex.join(["fedbench", "compare", str(outcome.folder)])
-    again = compare + ("" if metric == "accuracy" else f" --metric {shlex.quote(metric)}")
+    compare = command_line(["fedbench", "compare", str(outcome.folder)])
+    again = compare + ("" if metric == "accuracy" else f" --metric {quoted(metric)}")
     console.print(f"Results: {outcome.folder}    Again: {again}", soft_wrap=True)
     if read_expected(outcome.folder):
-        paper = shlex.join(["fedbench", "compare", "paper", str(outcome.folder)])
+        paper = command_line(["fedbench", "compare", "paper", str(outcome.folder)])
         console.print(f"Next to the paper: {paper}", soft_wrap=True)
     _list_printed(console, outcome)
     for event in outcome.left_out:

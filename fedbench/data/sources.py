@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 
 from fedbench.disk import as_written, expanded
 from fedbench.errors import DataMissing, UserError
-from fedbench.words import shortened
+from fedbench.words import quoted, shortened
 
 READY, PACKED, INCOMPLETE, MISSING = "ready", "archive only", "incomplete", "missing"
 PARTS_TOLD = 6  # of those that are missing
@@ -162,7 +161,7 @@ class DataSource:
         lines = [f"{name}: {len(lacking)} of {len(self.parts)} parts missing in {root}"]
         lines[0] += "; if they lie elsewhere, set its option `root`" if usual else ""
         if packed:
-            where = "" if usual else f" --root {shlex.quote(str(root))}"
+            where = "" if usual else f" --root {quoted(str(root))}"
             lines.append(f"to unpack {shortened(packed, PARTS_TOLD)}: fedbench data prepare {name}{where}")
         for group in ([part for part in absent if part.archive], [part for part in absent if not part.archive]):
             if group:

@@ -10,6 +10,8 @@ from typing import Any
 
 from fedbench.errors import UserError
 from fedbench.registry.catalogue import REQUIRED, Component, inputs_of
+from fedbench.types import Dataset
+from fedbench.words import is_text
 
 # What the function that such a component makes is called with.
 CALLED = {
@@ -60,8 +62,16 @@ def _fault(kind: str, made: Any) -> str:
         return _fault_of_function(made, CALLED[kind])
     module, _, name = INSTANCES[kind].rpartition(".")
     if isinstance(made, getattr(import_module(module), name)):
-        return ""
+        return _fault_of_names(made) if kind == "dataset" else ""
     return f"what is registered must return a {INSTANCES[kind]}, not {type(made).__name__}"
+
+
+def _fault_of_names(made: Dataset) -> str:
+    """Which domain or class has a name that no result can hold, as folders may have; "" where all can be written."""
+    for noun, names in (("domain", made.domains), ("class", made.classes)):
+        if odd := [name for name in names if not is_text(str(name))]:
+            return f"the name of the {noun} {odd[0]!r} is not UTF-8, as names in results are; rename its folder"
+    return ""
 
 
 def _fault_of_function(made: Any, given: tuple[str, ...]) -> str:

@@ -37,7 +37,7 @@ from fedbench.registry.installed import (
     version_of,
 )
 from fedbench.registry.plugin_checks import fit
-from fedbench.words import meant
+from fedbench.words import is_text, meant
 
 if TYPE_CHECKING:
     from fedbench.types import Dataset
@@ -419,6 +419,8 @@ def _by_name(files: Sequence[str]) -> dict[str, Path]:
             path = as_written(Path(file)).resolve()
         except (OSError, ValueError, RuntimeError) as error:  # too long, with a NUL, or a link to itself
             raise UserError(f"--plugin {file!r:.80}: no file can have that path ({error})") from error
+        if not is_text(path.name):
+            raise UserError(f"--plugin {path}: the name of this file is not UTF-8, as names in results are; rename it")
         if named.setdefault(path.name, path) != path:
             raise UserError(f"--plugin: {named[path.name]} and {path} have the same name; rename one of them")
     return named

@@ -12,7 +12,6 @@ import json
 import keyword
 import os
 import re
-import shlex
 import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
@@ -23,7 +22,7 @@ from typing import Any
 
 from fedbench.disk import OTHER_CACHE, cache_dir, write_atomically
 from fedbench.errors import UserError
-from fedbench.words import on_a_line
+from fedbench.words import command_line, is_text, on_a_line
 
 SCHEMA = "suite.schema.json"
 LINE = "# yaml-language-server: $schema="  # of the YAML language server, which VS Code, Neovim, Helix and others run
@@ -34,6 +33,8 @@ _HEAD = re.compile(r"\ufeff?(# fedbench .*\n)?")
 def filled(kind: str, words: Mapping[str, str]) -> dict[Path, bytes]:
     """The files of a template by their places in the folder to come, each word in place of its name, one after the
     other, in paths as in texts: `NAME` and the like, which stand nowhere else."""
+    if odd := [value for value in words.values() if not is_text(value)]:
+        raise UserError(f"{odd[0]}: a name in this is not UTF-8, as suites are; rename that folder")
     top = Path(str(files("fedbench.scaffold"))) / kind
     return {
         Path(_with(words, file.relative_to(top).with_suffix("").as_posix())): _with(
@@ -87,7 +88,7 @@ def copied(source: Path, target: Path, name: str = "") -> dict[Path, bytes]:
     text = source.read_text("utf-8")
     first, _, rest = text.partition("\n")
     if first.startswith("# fedbench run "):
-        text = f"# {on_a_line(shlex.join(['fedbench', 'run', str(target)]))}\n{rest}"
+        text = f"# {on_a_line(command_line(['fedbench', 'run', str(target)]))}\n{rest}"
     made = {}
     if numbers := read(source, Problems()).get("expected", "file"):
         other = source.parent / numbers.value

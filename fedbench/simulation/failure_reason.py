@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import shlex
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ from fedbench.models.param_paths import places
 from fedbench.registry.catalogue import Component, references
 from fedbench.registry.registry import Registry
 from fedbench.types import Report
+from fedbench.words import quoted
 
 
 class Diverged(Exception):
@@ -68,7 +68,7 @@ def name_of(component: Component) -> str:
 
 def check_command(component: Component) -> str:
     """How to check a third-party component, in words that follow on a reason; "" for one of fedbench's own."""
-    return f"; to check it: fedbench plugins check {shlex.quote(component.plugin)}" if component.third_party else ""
+    return f"; to check it: fedbench plugins check {quoted(component.plugin)}" if component.third_party else ""
 
 
 def beginning(function: Callable[..., Any]) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,7 +15,7 @@ from fedbench.suite.node import INVALID, Mark, Node, Problems
 from fedbench.suite.setting_layers import CORE_KEYS, NESTED, stack, written_out
 from fedbench.suite.validate import COMPONENTS, belongs
 from fedbench.suite.yaml import parse_value
-from fedbench.words import nearest, shown, suggestion
+from fedbench.words import nearest, quoted, shown, suggestion
 
 # Options that take more than their default shows; a contract of the core with every component of the kind.
 _ALSO_TEXT = {("backbone", "pretrained")}
@@ -111,7 +110,7 @@ class References:
         missing = unset_options(component, given)
         if missing and not partial:
             own_file = component.plugin.endswith(".py")
-            hint = f"; to check it: fedbench plugins check {shlex.quote(component.plugin)}" if own_file else ""
+            hint = f"; to check it: fedbench plugins check {quoted(component.plugin)}" if own_file else ""
             if fault := fault_of_parameters(component, given):  # a misspelt input looks like an option
                 hint = f": {fault}{hint}"
             self.problems.add(name.mark, f"{kind} {shown(name.value)} needs {', '.join(map(shown, missing))}{hint}")

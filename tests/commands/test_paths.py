@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import shutil
+import subprocess
 
 import pytest
-from command import TINY, fedbench, write_suite
+from command import TINY, fedbench, process, write_suite
 from factories import eval_rows, write_cell
+from PIL import Image
 
 import fedbench as fedbench_api
 from fedbench.cli import _expanded
-from fedbench.words import meant, suggestion, unlike
+from fedbench.words import meant, quoted, suggestion, unlike
 
 ODD = ("runs[v2]", "runs[/v2]", "runs [bold]x", ":cat: runs", "a 'quoted' one", "$HOME;ls")
 
@@ -112,3 +115,38 @@ def test_a_filter_says_how_the_name_it_means_is_spelt(tmp_path):
     ):
         refused = fedbench("compare", "s", "--method", given, cwd=tmp_path)
         assert refused.exit_code == 2 and way in refused.output
+
+
+ODD_NAME = os.fsdecode(b"caf\xe9")  # of a file from an old system, or from an archive
+
+
+def test_folders_and_suites_of_a_name_that_is_no_utf_8_are_run_and_shown_by_commands_that_can_be_copied(tmp_path):
+    write_suite(tmp_path, "allsmall").rename(tmp_path / f"{ODD_NAME}.yaml")
+    done = process("run", f"{ODD_NAME}.yaml", "--plugin", TINY, "--results", ODD_NAME, "--quiet", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    copied = process("suites", "copy", "quickstart", f"{ODD_NAME}/copy.yaml", cwd=tmp_path)
+    assert copied.returncode == 0 and r"run it with `fedbench run $'caf\351/copy.yaml'`" in copied.stdout
+    assert (tmp_path / ODD_NAME / "copy.yaml").read_text().startswith(r"# fedbench run $'caf\351/copy.yaml'")
+    shell = subprocess.run(["bash", "-c", rf"cat {quoted(f'{ODD_NAME}/copy.yaml')}"], cwd=tmp_path, capture_output=True)
+    assert shell.stdout == (tmp_path / ODD_NAME / "copy.yaml").read_bytes()
+
+
+def test_names_that_no_result_can_hold_are_refused_before_a_run_begins(tmp_path):
+    """Those of a plugin's file, of a domain and of a class."""
+    write_suite(tmp_path, "allsmall")
+    shutil.copy(TINY, tmp_path / f"{ODD_NAME}.py")
+    ways = {("plan", "tiny.yaml", "--plugin", f"{ODD_NAME}.py"): "the name of this file is not UTF-8"}
+    for tree, names, noun in (("t", ("a", ODD_NAME), "domain"), ("u", (ODD_NAME, "a"), "class")):
+        for label in (names[0], "b"):
+            for domain in (names[1], "d"):
+                (tmp_path / tree / domain / label).mkdir(parents=True, exist_ok=True)
+                for k in range(2):
+                    Image.new("RGB", (8, 8), (90 * k, 0, 0)).save(tmp_path / tree / domain / label / f"{k}.png")
+        suite = tmp_path / f"{tree}.yaml"
+        suite.write_text((tmp_path / "tiny.yaml").read_text().replace("dots", f"{{name: image_folder, root: {tree}}}"))
+        ways["plan", f"{tree}.yaml", "--plugin", TINY] = f"the name of the {noun} 'caf\\udce9' is not UTF-8"
+        ways["init", f"{tree}_study", "--images", tree] = "is not UTF-8"
+    for words, told in ways.items():
+        done = fedbench(*words, cwd=tmp_path)
+        assert done.exit_code == 2 and told in done.output.replace("\udce9", "\\udce9"), done.output
+    assert not list(tmp_path.glob("*_study"))
