@@ -5,13 +5,17 @@ from __future__ import annotations
 import os
 import shutil
 import unicodedata
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
 from command import TINY, fedbench, write_suite
 from factories import eval_rows, write_cell
 from PIL import Image
 
+from fedbench.cli import main
+from fedbench.commands.choices import SuiteFile
 from fedbench.disk import as_written
 
 SPELLINGS = {
@@ -65,6 +69,59 @@ def test_a_path_means_one_folder_however_it_is_spelt(tmp_path, spelt, how):
         assert done.exit_code == 0, (words, done.output)
         assert not made or os.path.exists(f"{spelt('whole')}/{made}"), words
     assert not (tmp_path / "~").exists()
+
+
+def test_paths_of_commands_that_need_finished_cells_begin_at_home_too(tmp_path, spelt):
+    path, given = spelt("home"), spelt("whole")
+    mine = f"--plugin={path}/mine.py"
+    ways = {
+        ("run", f"{given}/tiny.yaml", mine, f"--results={path}/r", "--jobs=1", "--quiet"): "r/tiny/index.json",
+        ("reproduce", f"{given}/r", mine, f"--results={path}/again"): "again/tiny/index.json",
+        (
+            "export",
+            f"{given}/r/tiny",
+            "allsmall",
+            mine,
+            "--format=loralib",
+            f"--out={path}/lora",
+        ): "lora/config.json",
+        ("init", f"{given}/own", f"--images={path}/tree"): "own/suite.yaml",
+        ("choose", "--backbone=tiny", "--devices=phone_low", "--method=allsmall", mine, f"--accuracy={path}/r"): "",
+        ("schema", f"--install={path}"): "suite.schema.json",
+        ("devices", f"{given}/tiny.yaml", mine): "",
+    }
+    for words, made in ways.items():
+        done = fedbench(*words, cwd=tmp_path)
+        assert done.exit_code == 0, (words, done.output)
+        assert not made or os.path.exists(f"{given}/{made}"), words
+    refused = {
+        ("tune", f"{given}/tiny.yaml", mine, f"--results={path}/r", f"-o{path}/t.yaml"): f"{given}/tiny.yaml: nothing",
+        ("data", "prepare", "cifar10", f"--root={path}/c", f"--from={path}/no.tgz"): f"{NAME}/no.tgz",
+        ("invert", f"{given}/r", mine, f"--images={path}/x.png"): "no finished cell of these results is of a method",
+    }
+    for words, told in refused.items():
+        done = fedbench(*words, cwd=tmp_path)
+        assert done.exit_code == 2 and told in done.output and "~" not in done.output, (words, done.output)
+    assert not (tmp_path / "~").exists()
+
+
+def options_of_paths(group: click.Group = main) -> Iterator[str]:
+    """The options and arguments of all commands that take a path."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if isinstance(command, click.Group):
+            yield from options_of_paths(command)
+        for one in command.params:
+            if isinstance(one.type, click.Path | SuiteFile) or one.metavar in ("DIR", "FILE", "PATH"):
+                yield max(one.opts, key=len)
+
+
+def test_every_option_that_takes_a_path_is_spelt_in_these_ways():
+    assert set(options_of_paths()) == {
+        *("--accuracy", "--from", "--images", "--install", "--into", "--out", "--output", "--plugin", "--results"),
+        *("--root", "cell", "file", "folder", "paths", "shards", "source", "suite"),
+    }
 
 
 @pytest.mark.parametrize(("there", "given"), [("NFC", "NFD"), ("NFD", "NFC")])

@@ -76,6 +76,11 @@ def written(picture: Image.Image) -> Iterator[tuple[str, str, bytes]]:
             continue
 
 
+def test_no_mode_of_pillow_is_forgotten_and_few_formats():
+    assert {*MODES, *DEEP} == {*Image.MODES} - {"La", "I;16N"}, "no format is read in these two"
+    assert len({kind for mode in ("1", "RGB") for kind, *_ in written(GREY.convert(mode))}) >= 20
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_every_mode_in_every_format_becomes_rgb_or_is_refused_by_name(mode):
     found = list(written((GREY if mode == "F" else GREY.convert("RGB")).convert(mode)))
