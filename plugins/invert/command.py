@@ -82,7 +82,7 @@ def _drawing(images: str | None):
         raise UserError("pictures need matplotlib: pip install 'fedbench-heft[plots]'")
     from fedbench.report.pictures.style import format_of, save
 
-    from .pictures import reconstructions
+    from .inversion_report import reconstructions
 
     format_of(Path(images))
     return lambda found, file: save(reconstructions(found), Path(file))

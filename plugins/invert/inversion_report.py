@@ -1,4 +1,4 @@
-"""What the probe found, a block for each method, in every format."""
+"""What the probe found: a block for each method in every format, and images next to what was rebuilt of them."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ from fedbench.report.grouping import by_label, settings
 from .findings import Inversion, Probe, findings, is_split, split_methods
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
     from fedbench.registry.registry import Registry
     from fedbench.results import Result
 
@@ -30,6 +33,8 @@ LEGEND = (
     "seen: the features, which cross at every step, or the server's gradient, here of one image. The attacker knows "
     "weights and labels. That an attack fails proves nothing: see docs/privacy.md.",
 )
+COLUMNS = 8  # victims in a picture at most
+SIZE = 0.62  # inches a side of an image in it
 
 
 @dataclass(frozen=True)
@@ -110,3 +115,34 @@ def _records(found: Sequence[InversionReport]) -> list[dict[str, Any]]:
             means = {name: fmean(scores[name]) for name in NUMBERS}
             records.append({**report.where, **what, **means, "by_victim": scores})
     return records
+
+
+def reconstructions(found: Sequence[InversionReport]) -> Figure:
+    """For each method the true images, and a row for each attack with its scores (means over all victims)."""
+    from matplotlib.figure import Figure
+
+    from fedbench.report.pictures.style import paper
+
+    shown = min(COLUMNS, max(len(report.truth) for report in found))
+    rows = sum(1 + len(report.findings) for report in found)
+    with paper():
+        figure = Figure(figsize=(1.9 + SIZE * shown, SIZE * rows + 0.12))
+        axes = iter(figure.subplots(rows, shown, squeeze=False))
+        for report in found:
+            _row(next(axes), report.truth, report.method, "true images")
+            for one in report.findings:
+                scores = f"{fmean(one.attack.psnr):.1f} dB, r = {fmean(one.attack.correlation):.2f}"
+                _row(next(axes), one.images, f"{one.seen}, {one.how}", scores)
+    return figure
+
+
+def _row(axes: Sequence[Axes], images: Sequence[np.ndarray], label: str, below: str) -> None:
+    from fedbench.report.pictures.style import GREY
+
+    for ax in axes:
+        ax.set_axis_off()
+    for ax, image in zip(axes, images, strict=False):
+        ax.imshow(image.transpose(1, 2, 0), interpolation="nearest", vmin=0, vmax=1)
+    left: dict[str, Any] = {"transform": axes[0].transAxes, "ha": "right"}
+    axes[0].text(-0.12, 0.52, label, va="bottom", **left)
+    axes[0].text(-0.12, 0.48, below, va="top", color=GREY, fontsize=7, **left)
