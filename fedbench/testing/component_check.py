@@ -182,23 +182,18 @@ def found(asked: Mapping[str, Any], tell: object = None) -> dict[str, Any]:
 
 
 def judged(asked: Mapping[str, Any], tell: object = None) -> Verdict:
-    """The verdict on a component.
+    """Return how a component keeps its contract, or why not.
+
+    A component that needs options, or data that are not here, cannot be checked.
 
     Args:
         asked: its `kind`, `name` and `plugin`; `options` for it, where it has them; `plugins`, the files to load.
         tell: not used; the supervisor passes it.
     """
     torch.set_num_threads(1)
-    return verdict_of(Registry(asked["plugins"]), asked["kind"], asked["name"], asked["plugin"], asked["options"])
-
-
-def verdict_of(registry: Registry, kind: str, name: str, plugin: str, options: Mapping[str, Any]) -> Verdict:
-    """Return how a component keeps its contract, or why not.
-
-    A component that needs options, or data that are not here, cannot be checked.
-    """
-    what, (make, component) = f"{kind} {name}", registry.load(plugin)[kind, name]
-    file = registry.module_file(plugin)
+    registry, kind, name, options = Registry(asked["plugins"]), asked["kind"], asked["name"], asked["options"]
+    what, (make, component) = f"{kind} {name}", registry.load(asked["plugin"])[kind, name]
+    file = registry.module_file(asked["plugin"])
     refused = component.package != "fedbench" and "; ".join(registry.catalogue.refusals({(kind, name)}))
     if clash := registry.catalogue.clashes.get(what) or refused:
         return Verdict(BROKEN, what, clash)
