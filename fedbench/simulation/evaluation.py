@@ -223,8 +223,8 @@ class Deployment:
                 return one.memory <= federation.devices[client].memory
             trained = federation.fitted[client] if federation.fitted is not None else None
             return trained is not None and self._within(one.size, trained)
-        who, sizes = federation.clients[client], (federation.capacities, federation.ranks, federation.widths)
-        L_n, r_n, width = (None if given is None else given.of(self.t, who) for given in sizes)
+        sizes = (federation.capacities, federation.ranks, federation.widths)
+        L_n, r_n, width = (None if given is None else given.of(self.t, client) for given in sizes)
         return self._within(one.size, Size(int(L_n or 0), None if r_n is None else int(r_n), width))
 
     def _within(self, size: Size, given: Size) -> bool:

@@ -49,14 +49,13 @@ class Federation:
 
     def _give(self, given: Mapping[str, Any], fitting: bool = False) -> None:
         """Sizes to every client, by the keys of a configuration. fitting: whether those are yet to be found."""
-        clients, N, L = self.clients, len(self.clients), self.num_layers
-        self.capacities = Sizes("capacity", given["capacities"], N, self.seed, everybody=L)
-        self.ranks = Sizes("rank", given["ranks"], N, self.seed) if "ranks" in given else None
-        self.widths = Sizes("width", given["widths"], N, self.seed) if "widths" in given else None
-        L_n = self.capacities.ranges(clients)
-        r_n, width = (sizes.ranges(clients) if sizes else None for sizes in (self.ranks, self.widths))
-        self.scenario = Scenario(self.clients, L_n, L, self.train["rounds"], r_n, width, fitting)
-        self._drawn_from = self._able if self._able is not None else N
+        clients, L = self.clients, self.num_layers
+        self.capacities = Sizes("capacity", given["capacities"], clients, self.seed, everybody=L)
+        self.ranks = Sizes("rank", given["ranks"], clients, self.seed) if "ranks" in given else None
+        self.widths = Sizes("width", given["widths"], clients, self.seed) if "widths" in given else None
+        r_n, width = (sizes and sizes.ranges for sizes in (self.ranks, self.widths))
+        self.scenario = Scenario(clients, self.capacities.ranges, L, self.train["rounds"], r_n, width, fitting)
+        self._drawn_from = self._able if self._able is not None else len(clients)
         self._by_domain = _by_domain(clients.domains, self._able) if "per_domain" in self.participation else ()
 
     def fits(self, sizes: Sequence[tuple[Size, Costs]], config: Mapping[str, Any] | None) -> Dealt[Size | None]:
@@ -78,7 +77,7 @@ class Federation:
 
     def work(self, client: int, steps: int | None = None) -> Work:
         """What a client does in so many steps of a round, or in one in which nothing goes wrong."""
-        steps = self._steps(client) if steps is None else steps
+        steps = self.steps(client) if steps is None else steps
         images = self.images(client, steps)
         beside = self.steps_beside  # asked of few methods alone
         return Work(
@@ -131,16 +130,16 @@ class Federation:
     def cohort(self, t: int) -> Cohort:
         """The clients of round t."""
         ids = self._sample(t)
-        fates = [self.faults.fate(t, i, self._steps(i)) for i in ids]
+        fates = [self.faults.fate(t, i, self.steps(i)) for i in ids]
         return Cohort(
             ids=ids,
-            capacities=_numbers(self.capacities.of(t, self.clients[i]) for i in ids),
+            capacities=_numbers(self.capacities.of(t, i) for i in ids),
             num_examples=_numbers(map(self.clients.examples, ids)),
             steps=_numbers(fate.steps for fate in fates),
             batches=Batches(self, t, ids),
             arrives=_numbers(fate.arrives for fate in fates).bool(),
-            ranks=_numbers(self.ranks.of(t, self.clients[i]) for i in ids) if self.ranks else None,
-            widths=_numbers((self.widths.of(t, self.clients[i]) for i in ids), torch.float64) if self.widths else None,
+            ranks=_numbers(self.ranks.of(t, i) for i in ids) if self.ranks else None,
+            widths=_numbers((self.widths.of(t, i) for i in ids), torch.float64) if self.widths else None,
         )
 
     @property
@@ -164,9 +163,9 @@ class Federation:
         count = how["count"] if "count" in how else max(1, round(how["fraction"] * number))
         return sorted(draw.choice(among, size=min(count, number), replace=False).tolist())
 
-    def _steps(self, client: int, epochs: int | None = None) -> int:
-        """local_epochs, or so many, of the client's batches, at most max_steps; `smallest`: at most what the largest
-        client does in local_epochs."""
+    def steps(self, client: int, epochs: int | None = None) -> int:
+        """What a client takes in a round in which nothing goes wrong: local_epochs, or so many, of its batches, at most
+        max_steps; `smallest`: at most what the largest client does in local_epochs."""
         most, usual = self.train["max_steps"], self.train["local_epochs"]
         limit = usual * (self.fewest + 1) if self._by_smallest else most
         steps = (usual if epochs is None else epochs) * self._epoch(client)
@@ -175,11 +174,7 @@ class Federation:
     def steps_beside(self, client: int, epochs: int, done: int) -> int:
         """The steps of `epochs` epochs that a client takes beyond the `done` ones of its usual steps: as large a
         part of them, and at least one if it has done any."""
-        return max(1, self._steps(client, epochs) * done // self._steps(client)) if done and epochs else 0
-
-    def usual_steps(self, client: int) -> int:
-        """What it takes in a round in which nothing goes wrong."""
-        return self._steps(client)
+        return max(1, self.steps(client, epochs) * done // self.steps(client)) if done and epochs else 0
 
     @property
     def _by_smallest(self) -> bool:
@@ -296,52 +291,40 @@ def _numbers(values: Iterable[float], dtype: torch.dtype = torch.int64) -> Tenso
 class Sizes:
     """One size of every client; every draw is a function of (seed, round, client) alone.
 
-    what: `capacity`, `rank` or `width` · given: what the configuration says · number: of registered clients ·
-    everybody: the size that `all` means.
+    what: `capacity`, `rank` or `width` · given: what the configuration says · everybody: the size that `all` means ·
+    ranges: (clients, 2) int64, of widths float64, not to be written to: the smallest and the largest size of each.
+    Raises UserError where a client is given none.
     """
 
-    def __init__(self, what: str, given: Mapping[str, Any], number: int, seed: int, everybody: int = 0) -> None:
-        self.what, self.given, self.number, self.seed, self.everybody = what, given, number, seed, everybody
+    def __init__(self, what: str, given: Mapping[str, Any], clients: Clients, seed: int, everybody: int = 0) -> None:
+        self.what, self.seed = what, seed
+        if "all" in given or "uniform" in given:
+            own = np.array(given.get("uniform", (everybody, everybody)))
+        else:
+            own = self._of_each(given, clients)[:, None]
+        self.ranges = np.broadcast_to(own, (len(clients), 2))
 
-    def ranges(self, clients: Clients) -> np.ndarray:
-        """(clients, 2) int64, of widths float64, not to be written to: the smallest and the largest size of each.
-        Raises UserError where one is given none."""
-        if "all" in self.given or "uniform" in self.given:
-            return np.broadcast_to(np.array(self._range(clients[0])), (len(clients), 2))
-        way = "by_client" if "by_client" in self.given else "by_domain"
-        places = np.arange(len(clients)) if way == "by_client" else clients.domains
-        values = np.asarray(self.given[way])
-        wrong = (places == MIXED) | (places >= len(values))
-        if wrong.any():
-            self._range(clients[int(wrong.argmax())])  # says what is wrong
-        own = values[: len(clients)] if way == "by_client" else values[places]
-        return np.broadcast_to(own[:, None], (len(clients), 2))
-
-    def of(self, t: int, client: Client) -> float:
-        """The size of a client in round t, a whole number but for widths."""
-        low, high = self._range(client)
-        if low == high:
-            return low
-        draw = numpy_generator(self.seed, t, client.id, self.what)
-        return float(draw.uniform(low, high)) if self.what == "width" else int(draw.integers(int(low), int(high) + 1))
-
-    def _range(self, client: Client) -> tuple[float, float]:
-        if "all" in self.given:
-            return self.everybody, self.everybody
-        if "uniform" in self.given:
-            low, high = self.given["uniform"]
-            return low, high
+    def _of_each(self, given: Mapping[str, Any], clients: Clients) -> np.ndarray:
+        """(clients,): the size of each, by its number or its domain."""
         key, one = KEYS[self.what]
-        place, way = (client.id, "by_client") if "by_client" in self.given else (client.domain, "by_domain")
-        if place == MIXED:
+        way = "by_client" if "by_client" in given else "by_domain"
+        places = np.arange(len(clients)) if way == "by_client" else clients.domains
+        values = np.asarray(given[way])
+        if (mixed := places == MIXED).any():
             raise UserError(
-                f"{key} by_domain: client {client.id} has examples of several domains; give each client a {one}, "
+                f"{key} by_domain: client {mixed.argmax()} has examples of several domains; give each client a {one}, "
                 "{by_client: [...]}, or draw them, {uniform: [lowest, highest]}"
             )
-        values = self.given[way]
-        if place >= len(values):
+        if (places >= len(values)).any():
             raise UserError(
-                f"{key}: {counted(len(values), 'value')} for {counted(self.number, 'client')}; give one for each"
+                f"{key}: {counted(len(values), 'value')} for {counted(len(clients), 'client')}; give one for each"
             )
-        value = values[place].item() if isinstance(values, np.ndarray) else values[place]
-        return value, value
+        return values[places]
+
+    def of(self, t: int, client: int) -> float:
+        """The size of a client in round t, a whole number but for widths."""
+        low, high = self.ranges[client].tolist()
+        if low == high:
+            return float(low) if self.what == "width" else int(low)
+        draw = numpy_generator(self.seed, t, client, self.what)
+        return float(draw.uniform(low, high)) if self.what == "width" else int(draw.integers(int(low), int(high) + 1))

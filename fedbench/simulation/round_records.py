@@ -70,7 +70,7 @@ class RoundRecords:
             self._finite(t, report, n)
             cost, done = self.federation.charged(client, report.cost[n]), self._done(report, n)
             lines = _lines(report, n, done)
-            personal_images = self._images_beside(client, int(up.steps[n]), cost)
+            work = self.federation.work(client, int(up.steps[n]))
             sent, refused = _sent(up, n), n in up.rejected
             rows.append(
                 {
@@ -87,7 +87,7 @@ class RoundRecords:
                     "loss": float(up.loss[n]),
                     "bytes_down": sum(down for _, down, _ in lines),
                     "bytes_up": sum(up for _, _, up in lines),
-                    "flops": cost.flops(*done, personal_images=personal_images),
+                    "flops": cost.flops(*done, personal_images=work.personal_images(cost.epochs_beside)),
                     "memory_bytes": cost.memory_bytes,
                     "workspace_bytes": cost.workspace_bytes or None,
                     "seconds": float(up.seconds[n]),
@@ -231,11 +231,11 @@ class RoundRecords:
                 if cost is None:
                     continue
                 steps, arrives = int(cohort.steps[n]), bool(cohort.arrives[n])
-                images, last = self.images(client, steps)
-                lines = cost.exchange(images, last, arrives)
+                work = self.federation.work(client, steps)
+                lines = cost.exchange(work.images, work.last, arrives)
                 totals["client_rounds"] += 1
-                totals["images"] += images
-                totals["flops"] += cost.flops(images, last, arrives, self._images_beside(client, steps, cost))
+                totals["images"] += work.images
+                totals["flops"] += cost.flops(work.images, work.last, arrives, work.personal_images(cost.epochs_beside))
                 totals["bytes_down"] += sum(down for _, down, _ in lines)
                 totals["bytes_up"] += sum(up for _, _, up in lines)
                 if self.federation.devices is not None:
@@ -246,19 +246,10 @@ class RoundRecords:
                 totals["simulated_seconds"] = before + self.clocked.row(took, sent)["duration"]
         return totals
 
-    def images(self, client: int, steps: int) -> tuple[int, int]:
-        """How many images a client's steps are, and the last of them alone."""
-        work = self.federation.work(client, steps)
-        return work.images, work.last
-
-    def _images_beside(self, client: int, steps: int, cost: ClientCost) -> int:
-        """How many images a client trains its own model on, in addition to so many steps."""
-        return self.federation.work(client, steps).personal_images(cost.epochs_beside)
-
     def _done(self, report: Report, n: int) -> tuple[int, int]:
         """(images, last) of the client at position n; one whose work is lost has come to no last step."""
-        images, last = self.images(report.cohort.ids[n], int(report.uploads.steps[n]))
-        return images, last if _sent(report.uploads, n) else 0
+        work = self.federation.work(report.cohort.ids[n], int(report.uploads.steps[n]))
+        return work.images, work.last if _sent(report.uploads, n) else 0
 
 
 def _lines(report: Report, n: int, done: tuple[int, int]) -> list[tuple[str, int, int]]:
@@ -321,7 +312,7 @@ class Clock:
         device, work, usual = devices[client], self.federation.work(client, steps), self.federation.work(client)
         personal_images, last = work.personal_images(cost.epochs_beside), work.last if sent else 0
         took = round_seconds(cost, device, server, work.images, last, self.precision, personal_images, sent, refused)
-        fate = faults.fate(t, client, self.federation.usual_steps(client))
+        fate = faults.fate(t, client, self.federation.steps(client))
         compute = fate.slowdown * took.compute
         if fate.late:
             flops = cost.flops(usual.images, usual.last, personal_images=usual.personal_images(cost.epochs_beside))

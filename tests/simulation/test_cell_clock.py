@@ -33,7 +33,7 @@ def clock(faults=None, seed=0, precision="fp32", devices=(FAST, SLOW, FAR), **gi
         return Work(BATCH * steps, BATCH if steps else 0, lambda epochs: 10 * epochs * steps)
 
     federation = SimpleNamespace(
-        devices=devices, server=SERVER, faults=Faults(faults or {}, seed), usual_steps=lambda _: STEPS, work=work
+        devices=devices, server=SERVER, faults=Faults(faults or {}, seed), steps=lambda _: STEPS, work=work
     )
     return Clock({"seed": seed, "precision": precision, "devices": given}, federation)
 

@@ -23,8 +23,8 @@ NOTHING = dict.fromkeys(("init", "round", "predictor", "cost"))
 def federation(devices=None, fitted=None, **given):
     """Three clients with these capacities, ranks or widths, or with devices of these memories."""
     kinds = {"capacities": "capacity", "ranks": "rank", "widths": "width"}
-    sizes = {k: Sizes(kinds[k], {"by_client": given[k]}, 3, 0) if k in given else None for k in kinds}
-    ranges = {k: one and one.ranges(CLIENTS) for k, one in sizes.items()}
+    sizes = {k: Sizes(kinds[k], {"by_client": given[k]}, CLIENTS, 0) if k in given else None for k in kinds}
+    ranges = {k: one and one.ranges for k, one in sizes.items()}
     scenario = Scenario(CLIENTS, ranges["capacities"], L, 2, ranges["ranks"], ranges["widths"])
     owned = devices and [Device("d", memory, 1.0, 1.0, 1.0, 1.0) for memory in devices]
     return SimpleNamespace(clients=CLIENTS, devices=owned, fitted=fitted, scenario=scenario, num_layers=L, **sizes)

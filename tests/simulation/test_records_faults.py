@@ -80,8 +80,8 @@ def test_a_refused_client_is_not_billed_what_it_would_have_got_back(registry, ce
     first, price = [row for row in rounds if row["round"] == 1], simulation.method.cost(1, 0)
     own = next(sent.down_after for sent in price.sent if sent.what == "weights")
     for row in first:
-        images = simulation.records.images(row["client"], row["steps"])
-        usual = sum(down for _, down, _ in price.exchange(*images))
+        work = simulation.federation.work(row["client"], row["steps"])
+        usual = sum(down for _, down, _ in price.exchange(work.images, work.last))
         if row["arrived"] or row["client"] in refused:
             assert row["bytes_down"] == usual - own * (row["client"] in refused)
     (weights,) = (row for row in progress.tables["exchange"] if row["round"] == 1 and row["what"] == "weights")
