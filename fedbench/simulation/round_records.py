@@ -23,8 +23,8 @@ from fedbench.results.scores import evaluated_rounds
 from fedbench.seeding import numpy_generator
 from fedbench.simulation.evaluation import Deployment, Right, Runnable, Score, Scored, offered_by
 from fedbench.simulation.failure_reason import Diverged
+from fedbench.simulation.faults import NOT_FINITE
 from fedbench.simulation.federation import Federation
-from fedbench.simulation.upload_filter import NOT_FINITE
 from fedbench.types import ClientCost, Cohort, Dataset, Report, Size, Uploads
 
 Rows = list[dict[str, Any]]

@@ -29,11 +29,11 @@ from fedbench.seeding import generator, global_generator, seed_of
 from fedbench.simulation.checkpoint import Progress
 from fedbench.simulation.evaluation import Deployment, Evaluation
 from fedbench.simulation.failure_reason import checked, checked_metric, checked_round, plugin_fault
+from fedbench.simulation.faults import Guard, Later, received
 from fedbench.simulation.federated_data import TEST, FederatedData
 from fedbench.simulation.federation import Federation
 from fedbench.simulation.round_records import RoundRecords, Rows
 from fedbench.simulation.state import ClientStore, keys_of, taken_apart
-from fedbench.simulation.upload_filter import Guard, Later, received
 from fedbench.types import Client, Cohort, Dataset, Job, Plan, Scenario, Uploads
 
 Config = Mapping[str, Any]

@@ -22,8 +22,8 @@ from fedbench.registry.registry import Registry
 from fedbench.seeding import generator
 from fedbench.simulation import state as on_disk
 from fedbench.simulation.failure_reason import fault_of_round
+from fedbench.simulation.faults import messages_of
 from fedbench.simulation.state import ClientStore
-from fedbench.simulation.upload_filter import messages_of
 from fedbench.testing.aggregator_check import check_moves
 from fedbench.testing.setups import (
     CLASSES,

@@ -12,9 +12,8 @@ from fedbench.engine import cohort as fast
 from fedbench.seeding import generator
 from fedbench.simulation.batches import Pixels
 from fedbench.simulation.evaluation import Evaluation
-from fedbench.simulation.faults import Faults
+from fedbench.simulation.faults import NOT_FINITE, Faults, Guard, received
 from fedbench.simulation.federated_data import EvalSplit
-from fedbench.simulation.upload_filter import NOT_FINITE, Guard, received
 from fedbench.testing.setups import cohort_of, setup_of, tiny_vit
 from fedbench.types import Images
 

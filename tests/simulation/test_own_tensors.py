@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from fedbench.errors import UserError
-from fedbench.simulation.faults import Faults
-from fedbench.simulation.upload_filter import NOT_FINITE, TOO_LARGE, Guard, received
+from fedbench.simulation.faults import NOT_FINITE, TOO_LARGE, Faults, Guard, received
 from fedbench.testing.setups import cohort_of
 from fedbench.types import Plan, Uploads
 

@@ -13,9 +13,8 @@ from fedbench.engine import cohort as fast
 from fedbench.engine import sequential
 from fedbench.families.layerwise import head_at_end
 from fedbench.seeding import generator
-from fedbench.simulation.faults import Faults
+from fedbench.simulation.faults import NOT_FINITE, TOO_LARGE, WRONG_SHAPE, WRONG_TYPE, Faults, Guard, received
 from fedbench.simulation.round_records import RoundRecords
-from fedbench.simulation.upload_filter import NOT_FINITE, TOO_LARGE, WRONG_SHAPE, WRONG_TYPE, Guard, received
 from fedbench.testing.setups import cohort_of, same, setup_of, tiny_vit
 from fedbench.types import Plan, Report, Uploads
 

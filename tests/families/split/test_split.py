@@ -13,9 +13,8 @@ from fedbench.errors import NotApplicable, UserError
 from fedbench.families.split import split
 from fedbench.models.backbone import Plain
 from fedbench.seeding import generator
-from fedbench.simulation.faults import Faults
+from fedbench.simulation.faults import Faults, Guard, received
 from fedbench.simulation.state import ClientStore
-from fedbench.simulation.upload_filter import Guard, received
 from fedbench.testing.method_check import check_method
 from fedbench.testing.setups import cohort_of, same, setup_of, tiny_vit
 
