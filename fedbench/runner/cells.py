@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from fedbench import __version__, machine
 from fedbench.data.sources import located
@@ -25,6 +25,7 @@ from fedbench.simulation.checkpoint import EVERY
 from fedbench.suite import Point, Suite
 from fedbench.suite.node import Mark, Problems
 
+T = TypeVar("T")
 ALSO = 3  # further places in the suite that an error names
 
 Preparing = Callable[[int, int], Any]  # takes how many cells are prepared, of how many, as their number grows
@@ -193,12 +194,12 @@ class Options:
         limits = {"timeout": self.timeout, "memory_limit": self.memory_limit}
         return {"workers": self.workers(), "most": most, "gpu": self.gpu(), **limits}
 
-    def of_shard(self, cells: Sequence[Cell]) -> list[Cell]:
-        """The cells of the shard: (i, n) is the i-th of n, from 1. They are dealt out in the order of their ids, so
-        that shards have as much to compute and mix methods."""
+    def of_shard(self, all_of: Sequence[T], key: Callable[[T], str]) -> list[T]:
+        """Those of the shard: (i, n) is the i-th of n, from 1. They are dealt out in the order of their keys, so that
+        shards have as much to compute and mix methods."""
         part, parts = self.shard or (1, 1)
-        mine = set(sorted(cell.id for cell in cells)[part - 1 :: parts])
-        return [cell for cell in cells if cell.id in mine]
+        mine = set(sorted(map(key, all_of))[part - 1 :: parts])
+        return [one for one in all_of if key(one) in mine]
 
     def wants(self, status: str) -> bool:
         """Whether a cell of which this is on disk is to be computed (`status` of `runs.plan`)."""

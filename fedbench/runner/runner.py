@@ -14,7 +14,7 @@ from typing import Any
 
 from fedbench import machine
 from fedbench import suite as suites
-from fedbench.disk import require_room
+from fedbench.disk import hash_of_json, require_room
 from fedbench.errors import Broke, CannotWrite, UserError
 from fedbench.processes import fork_server
 from fedbench.registry.assets import Assets
@@ -42,7 +42,7 @@ from fedbench.runner.cells import (
 )
 from fedbench.runner.local import Execute
 from fedbench.runner.progress import EndedCells, Listen, RunSummary
-from fedbench.runner.successive_halving import decide, leave, of_shard, searches_of, tried
+from fedbench.runner.successive_halving import decide, leave, searches_of, tried
 from fedbench.simulation.cell_job import CellJob
 from fedbench.simulation.checkpoint import forget
 from fedbench.suite import Suite
@@ -91,8 +91,9 @@ def run(
     if suite.tuning is None:
         return stages.compute(cells_of(points, registry, stages.assets), chosen)
     candidates = suite.candidates(scenarios, methods, variants)
-    contests = of_shard(tried(suite, candidates, registry, stages.assets), chosen.shard)
-    here = replace(chosen, shard=None)  # a contest is decided, and reported, within one shard
+    # A contest is decided, and its winner reported, within one shard.
+    contests = chosen.of_shard(tried(suite, candidates, registry, stages.assets), lambda one: hash_of_json(one.key))
+    here = replace(chosen, shard=None)
     winners = decide(contests, Path(chosen.results) / suite.name, suite.tuning.metric, here, stages.compute)
     if winners is not None:
         leave(contests, Path(chosen.results) / suite.name)
@@ -170,7 +171,7 @@ class Run:
             refuse_links(folder)
             prepare_folder(folder)  # refused now, not after minutes of decoding
             read_searches(folder)
-        chosen = options.of_shard(named)
+        chosen = options.of_shard(named, lambda cell: cell.id)
         folders = folders_of(chosen, folder)
         before = manifests_of(folders, folder)
         missing = [cell for cell in chosen if options.wants(status(cell, folders[cell.id], before[cell.id]))]

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fedbench.disk import hash_of_json
 from fedbench.registry.assets import Assets
 from fedbench.registry.registry import Registry
 from fedbench.results.columns import ENDED, HALVED
@@ -67,13 +66,6 @@ def tried(suite: Suite, points: Sequence[Point], registry: Registry, assets: Ass
         Tried(key, rungs_of(cells[min(cells)][0].config, suite.tuning.halving), dict(sorted(cells.items())))
         for key, cells in found.items()
     ]
-
-
-def of_shard(contests: Sequence[Tried], shard: tuple[int, int] | None) -> list[Tried]:
-    """The contests of one shard. A contest is decided, and its winner reported, where its candidates are."""
-    part, parts = shard or (1, 1)
-    mine = sorted(hash_of_json(one.key) for one in contests)[part - 1 :: parts]
-    return [one for one in contests if hash_of_json(one.key) in mine]
 
 
 def searches_of(suite: Suite, cells: Sequence[Cell]) -> dict[Key, Search]:

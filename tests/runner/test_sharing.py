@@ -7,6 +7,7 @@ import os
 import subprocess
 import time
 from collections import Counter
+from operator import attrgetter
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -145,10 +146,11 @@ def test_a_cell_that_was_taken_is_left_again(tmp_path, runs):
 
 def test_shards_are_of_one_size_and_leave_no_cell_out():
     cells = [Cell(f"{i * 37 % 101:012x}", {}, {}, {}, []) for i in range(10)]
-    shards = [Options(shard=(part, 3)).of_shard(cells) for part in (1, 2, 3)]
+    by_id = attrgetter("id")
+    shards = [Options(shard=(part, 3)).of_shard(cells, by_id) for part in (1, 2, 3)]
     assert sorted(map(len, shards)) == [3, 3, 4]
     assert sorted(cell.id for shard in shards for cell in shard) == sorted(cell.id for cell in cells)
-    assert Options().of_shard(cells) == cells
+    assert Options().of_shard(cells, by_id) == cells
 
 
 def prepare(folder: Path, methods: str, changes: dict[str, str] | None = None) -> None:
