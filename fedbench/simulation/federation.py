@@ -263,7 +263,7 @@ class Batches:
         return self.federation.steps_beside(self.ids[n], epochs, done)
 
     def only(self, rows: Sequence[int]) -> Batches:
-        return Batches(self.federation, self.t, [self.ids[n] for n in rows])
+        return type(self)(self.federation, self.t, [self.ids[n] for n in rows])
 
     @property
     def pooled(self) -> Batches:
@@ -279,6 +279,9 @@ class PooledBatches(Batches):
 
     def first(self, n: int) -> int:
         return min(self.federation.train["batch_size"], len(self.federation.clients.indices))
+
+    def labels(self, n: int) -> Tensor:
+        return torch.from_numpy(self.federation.pixels.labelled.y[self.federation.clients.indices])
 
     def _made_by(self, make: Callable[[np.ndarray], Batch], n: int) -> Iterator[Batch]:
         return map(make, self.federation.in_pool(self.t))

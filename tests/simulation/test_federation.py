@@ -55,6 +55,8 @@ def test_the_pool_has_the_images_of_all_clients_each_once_before_any_comes_again
     assert sorted(first) == sorted(second) == list(range(14)) and first != second
     again, later = (federation().cohort(t).batches.pooled(0) for t in (0, 1))
     assert next(again)[1].tolist() == batches[0] != next(later)[1].tolist()
+    picked = pool.only([0])
+    assert next(picked(0))[1].tolist() == batches[0] and len(picked.labels(0)) == 14
 
 
 def test_max_steps_bounds_the_work_of_a_round():
