@@ -165,7 +165,6 @@ def _summary(outcome: RunSummary) -> dict:
         "counts": dict(outcome.counts),
         "left": outcome.left,
         **({"undecided": list(outcome.undecided)} if outcome.undecided else {}),
-        **({"left_out": outcome.left_out} if outcome.left_out else {}),
         "failed": {name: manifest["reason"] for name, manifest in outcome.failed.items()},
     }
 

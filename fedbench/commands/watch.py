@@ -49,12 +49,6 @@ MARKS = {
 }
 
 
-def left_out(event: dict[str, Any]) -> str:
-    """The warning about data with unreadable images."""
-    counts = f"{event['images']:,} of {event['of']:,} images"
-    return f"{event['data']}: {counts} cannot be read and are left out (`unreadable: skip`)"
-
-
 def scored(score: float | None, metric: str) -> str:
     """82.3%, or 0.512 of a loss; "" before the first test."""
     if score is None:
@@ -251,8 +245,6 @@ def show_end(outcome: RunSummary, roles: dict[str, str]) -> None:
         paper = command_line(["fedbench", "compare", "paper", str(outcome.folder)])
         console.print(f"Next to the paper: {paper}", soft_wrap=True)
     _list_printed(console, outcome)
-    for event in outcome.left_out:
-        console.print(Text(left_out(event), style="yellow"), soft_wrap=True)
     if outcome.failed:
         _list_failed(console, outcome)
     for which in outcome.undecided:

@@ -105,16 +105,6 @@ class RunSummary:
         given_up = {name: m for name, m in self.manifests.items() if m["status"] in GIVEN_UP}
         return {name: m for name, m in given_up.items() if not (m.get("diverged") and name in self.candidates)}
 
-    @property
-    def left_out(self) -> list[dict[str, Any]]:
-        """What was left out of the data of these cells: `data` by name, so many `images` `of` so many."""
-        found = {
-            (m["fingerprints"]["data"], *m["left_out"].values()): {"data": m["config"]["data"]["name"], **m["left_out"]}
-            for m in self.manifests.values()
-            if m.get("left_out")
-        }
-        return list(found.values())
-
     def after(self, earlier: RunSummary) -> RunSummary:
         """This outcome with that of an earlier stage of the same run. A cell of both counts once: as computed, if it
         was so in one of them, else as computed elsewhere."""

@@ -197,7 +197,7 @@ class Run:
         listen = observe(name, self.cells, self.missing) if observe else lambda event: None
         ends = EndedCells(listen, self.options.max_failures, self.candidates)
         queue = JobQueue(self.missing, self.before, self.folder, ends.note)
-        job_of = self._jobs()
+        git = machine.git_revision(Path(self.suite.path).resolve().parent) if self.missing else None
 
         def on_event(event: dict[str, Any]) -> bool:
             if event["event"] != "ended" or queue.ended(
@@ -208,7 +208,7 @@ class Run:
 
         while ends.may_start and queue.wait():
             asked = queue.asked
-            self.execute((job_of(cell).to_json() for cell in queue.cells()), on_event)
+            self.execute((self._job(cell, git).to_json() for cell in queue.cells()), on_event)
             if queue.asked == asked:
                 raise UserError(
                     f"--executor {self.executor}: it returned without asking for a cell, though {len(queue.left)} of "
@@ -254,27 +254,21 @@ class Run:
     def _call(self, hook: str, cells: list[dict[str, Any]]) -> None:
         self.registry.tell(hook, suite=self.suite.name, cells=cells, folder=str(self.folder))
 
-    def _jobs(self) -> Callable[[Cell], CellJob]:
-        """The jobs of workers, by a function of the cell."""
-        options, missing = self.options, self.missing
-        git = machine.git_revision(Path(self.suite.path).resolve().parent) if missing else None
-        processes = max(1, options.workers() // max(1, len(missing)))
-
-        def job_of(cell: Cell) -> CellJob:
-            return CellJob(
-                folder=cell.folder_in(self.folder).resolve(),
-                manifest={**cell.manifest(), "git": git},
-                device=options.device,
-                plugins=[str(file) for file in self.registry.files.values()],
-                processes=processes,
-                checkpoint_every=options.checkpoint_every,
-                fresh=options.force,
-                gpu_fraction=options.gpu_fraction,
-                until=cell.until,
-                seen=computation(self.before[cell.id]),
-            )
-
-        return job_of
+    def _job(self, cell: Cell, git: str | None) -> CellJob:
+        """The job of a worker. git: the revision of the suite's folder."""
+        options = self.options
+        return CellJob(
+            folder=cell.folder_in(self.folder).resolve(),
+            manifest={**cell.manifest(), "git": git},
+            device=options.device,
+            plugins=[str(file) for file in self.registry.files.values()],
+            processes=max(1, options.workers() // max(1, len(self.missing))),
+            checkpoint_every=options.checkpoint_every,
+            fresh=options.force,
+            gpu_fraction=options.gpu_fraction,
+            until=cell.until,
+            seen=computation(self.before[cell.id]),
+        )
 
 
 class JobQueue:

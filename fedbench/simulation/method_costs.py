@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -139,7 +138,7 @@ class MethodCosts:
 
     def __init__(self, assets: Assets) -> None:
         self.assets = assets
-        self._data: OrderedDict[str, FederatedData] = OrderedDict()
+        self._data: dict[str, FederatedData] = {}
         self._common, self._built = "", list[_Built]()
 
     def totals(self, config: Config) -> dict[str, Any]:
@@ -190,11 +189,8 @@ class MethodCosts:
             dataset, source = self.assets.outline(config), self.assets.source(config["backbone"])
             with torch.device("meta"):
                 made = FederatedData(config, self.assets.registry, dataset, layers, source, "meta")
+            registered = sum(len(one.federation.clients) for one in (made, *self._data.values()))
+            if len(self._data) == DATA or registered > REGISTERED:
+                self._data.clear()
             self._data[key] = made
-        self._data.move_to_end(key)
-        while len(self._data) > 1 and (len(self._data) > DATA or self._registered() > REGISTERED):
-            self._data.popitem(last=False)
         return self._data[key]
-
-    def _registered(self) -> int:
-        return sum(len(one.federation.clients) for one in self._data.values())

@@ -68,16 +68,12 @@ def test_images_that_are_left_out_are_told_counted_and_kept(tmp_path):
     (tmp_path / "pictures/one/a/0.png").write_bytes(b"no image")
     (tmp_path / "pictures/two/b/3.png").unlink()
     (tmp_path / "pictures/two/b/3.png").symlink_to("../../../.git/annex/objects/3.png")
-    said = run(cwd=tmp_path).stdout
-    told = "image_folder: 2 of 16 images cannot be read and are left out (`unreadable: skip`)\n"
-    assert told in said.partition("[1/1]")[2]
+    ran = run(cwd=tmp_path).stdout
     (manifest,) = written(tmp_path / "r")
     assert manifest["left_out"] == {"images": 2, "of": 16}
-    assert json.loads(run("--json", cwd=tmp_path).stdout)["left_out"] == [
-        {"data": "image_folder", "images": 2, "of": 16}
-    ]
-    shown = " ".join(fedbench("compare", "r", cwd=tmp_path).stdout.split())
-    assert "2 of 16 images of the data set cannot be read and were left out (`unreadable: skip`)" in shown
+    for said in (ran, fedbench("compare", "r", cwd=tmp_path).stdout):
+        shown = " ".join(said.split())
+        assert "2 of 16 images of the data set cannot be read and were left out (`unreadable: skip`)" in shown
     hashed = content_hash(tmp_path / "r")
     loosen(tmp_path / "r/tiny")
     path = cell_of(tmp_path / "r", "allsmall") / "manifest.json"
