@@ -121,11 +121,11 @@ AGGREGATORS = {
     "no state": (_aggregator("return None"), "must return the whole state"),
     "other shapes": (
         _aggregator(f"new = {MEAN}; return {{**new, 'shared': {{k: v[None] for k, v in new['shared'].items()}}}}"),
-        r"was torch.float64 .* and is not any more",
+        r"it returned Tensor torch.float64 .* for shared/.*, where Tensor torch.float64 .* is right",
     ),
     "other numbers": (
         _aggregator(f"new = {MEAN}; return {{**new, 'shared': {{k: v.float() for k, v in new['shared'].items()}}}}"),
-        "was torch.float64 .* and is not any more",
+        "it returned Tensor torch.float32 .* for shared/.*, where Tensor torch.float64 .* is right",
     ),
     "its own precision": (
         _aggregator(f"new = {MEAN}; return {{**new, 'shared': {{k: v.double() for k, v in new['shared'].items()}}}}"),
