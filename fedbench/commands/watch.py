@@ -22,7 +22,7 @@ from rich.text import Text
 
 from fedbench.commands.output import Screen, tell_left_out, wide
 from fedbench.report.run_scores import is_fraction
-from fedbench.results import examine
+from fedbench.results import examine, read_index
 from fedbench.results.columns import HALVED
 from fedbench.results.identity import id_in
 from fedbench.results.index import CELLS, read_expected
@@ -272,11 +272,13 @@ def _list_failed(console: Console, outcome: RunSummary) -> None:
     number = counted(len(outcome.failed), "cell")
     console.print(f"{number} failed; `--retry-failed` runs failed cells again:", style="red")
     places = cell_folders(outcome.folder)
+    index = read_index(outcome.folder)
+    titles = {entry.cell: entry.title for entry in (reversed(index.entries) if index else ())}
     for name in list(outcome.failed)[:MOST_SHOWN]:
         place, failed = places(id_in(name)), outcome.failed[name]
         also = f", {OUTPUT}" if (place / OUTPUT).is_file() else ""
         written = (read_manifest(place) or {}).get("status") == failed["status"]
         where = f"{place / 'manifest.json'}{also}" if written else failed["reason"]
-        console.print(Text(f"  {outcome.titles[name]}: {where}"), soft_wrap=True)
+        console.print(Text(f"  {titles.get(id_in(name), name)}: {where}"), soft_wrap=True)
     if (left := len(outcome.failed) - MOST_SHOWN) > 0:
         console.print(f"  and {left} more")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +71,6 @@ class RunSummary:
     behind: frozenset[str] = frozenset()
     failures: int = 0
     gave_up: bool = False
-    titles: dict[str, str] = field(default_factory=dict)
     undecided: tuple[str, ...] = ()
     candidates: frozenset[str] = frozenset()
 
@@ -119,6 +118,5 @@ class RunSummary:
             elsewhere=elsewhere,
             behind=(earlier.behind - self.manifests.keys()) | self.behind,
             failures=earlier.failures + self.failures,
-            titles={**earlier.titles, **self.titles},
             candidates=earlier.candidates | self.candidates,
         )

@@ -218,11 +218,10 @@ class Run:
 
     def close(self, ends: EndedCells) -> RunSummary:
         """Read what is now on disk, remove what is left over, and call the plugins' hooks."""
-        manifests, titles, behind = {}, {}, set()
+        manifests, behind = {}, set()
         folders = folders_of(self.cells, self.folder)
         for cell in self.cells:
             place = folders[cell.id]
-            titles[place.name] = cell.title
             manifests[place.name] = _last(cell, place, ends.of.get(place.name))
             if manifests[place.name]["status"] == "finished":
                 forget(place)  # where a worker was killed just before it did so
@@ -242,7 +241,6 @@ class Run:
             behind=frozenset(behind),
             failures=ends.failures,
             gave_up=not ends.may_start,
-            titles=titles,
             candidates=frozenset(name for name in manifests if id_in(name) in self.candidates),
         )
 

@@ -60,12 +60,6 @@ def _is_part(file: str, module: str | None) -> bool:
     return file == module or ((package / "__init__.py").is_file() and Path(file).is_relative_to(package))
 
 
-def name_of(component: Component) -> str:
-    """A component's kind, name and file, or package: `the metric 'f1' of mine.py`."""
-    source = component.plugin if component.plugin.endswith(".py") else component.package
-    return f"the {component.kind} {component.name!r} of {source}"
-
-
 def check_command(component: Component) -> str:
     """How to check a third-party component, in words that follow on a reason; "" for one of fedbench's own."""
     return f"; to check it: fedbench plugins check {quoted(component.plugin)}" if component.third_party else ""
@@ -96,7 +90,9 @@ def plugin_fault(component: Component, fault: str, function: Callable[..., Any])
         fault: what is wrong with it, in a sentence.
         function: what was called; the message says where it begins.
     """
-    return PluginFault(f"{name_of(component)}{beginning(function)}: {fault}{check_command(component)}")
+    source = component.plugin if component.plugin.endswith(".py") else component.package
+    who = f"the {component.kind} {component.name!r} of {source}"
+    return PluginFault(f"{who}{beginning(function)}: {fault}{check_command(component)}")
 
 
 def checked(component: Component, made: Any) -> Any:

@@ -7,7 +7,7 @@ from command import TINY, write_suite
 
 from fedbench.registry.registry import Registry
 from fedbench.runner.runner import load
-from fedbench.simulation.failure_reason import check_command, name_of, place
+from fedbench.simulation.failure_reason import check_command, place, plugin_fault
 
 MINE = """
 from fedbench import hookimpl
@@ -69,4 +69,5 @@ def test_a_file_of_a_plugins_package_is_the_plugins(registry, tmp_path, monkeypa
 def test_fedbenchs_own_components_need_no_check(registry):
     own, mine = (registry.catalogue.find("partition", name) for name in ("by_domain", "mine"))
     assert check_command(own) == "" and check_command(mine) == "; to check it: fedbench plugins check mine.py"
-    assert name_of(own) == "the partition 'by_domain' of fedbench" and name_of(mine).endswith("of mine.py")
+    assert str(plugin_fault(own, "it is odd", len)) == "the partition 'by_domain' of fedbench: it is odd"
+    assert str(plugin_fault(mine, "odd", len)).startswith("the partition 'mine' of mine.py: odd; to check it: fedbench")
