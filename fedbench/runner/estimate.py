@@ -21,14 +21,11 @@ from fedbench.results.loading import examine
 from fedbench.runner.cells import BuildErrors, Cell, Options, Preparing, cells_of, folders_of, manifests_of, status
 from fedbench.runner.successive_halving import Tried, standing, tried
 from fedbench.simulation.cell_job import CellJob
-from fedbench.simulation.cost_estimate import cost_estimates
+from fedbench.simulation.cost_estimate import cost_estimates, of_one_method
 from fedbench.suite import Suite
-from fedbench.types import SIZES
 
 MACHINE = ("device", "cpu", "gpu")  # two machines with these in common are taken to be equally fast
-# Cells that differ in no more than this are of one kind: a FLOP takes as long in each.
-SAME_SPEED = ("seed", *SIZES, "devices", "fit", "participation", "faults", "evaluation")
-SAME_SPEED_IN = {"train": ("rounds", "local_epochs", "max_steps"), "data": ("partition", "proxy")}
+SAME_SPEED = ("rounds", "local_epochs", "max_steps")  # of training, in which cells of one kind may differ
 PROBED = 2  # rounds of a short cell; the first compiles and loads
 LONGEST = 120.0  # seconds after which a short cell is ended
 ROUND_FLOPS = {"cpu": 2e11, "cuda": 4e13}  # about the most that a round of a short cell may cost
@@ -134,12 +131,10 @@ def estimate(
 
 
 def kind(config: Mapping[str, Any], versions: Mapping[str, str]) -> str:
-    """Equal for cells of one kind; versions: those of the packages that compute them."""
-    differing = {key: value for key, value in config.items() if key not in SAME_SPEED}
-    for section, same in SAME_SPEED_IN.items():
-        differing[section] = {key: value for key, value in config[section].items() if key not in same}
-    differing["train"]["optimizer"] = config["train"]["optimizer"]["name"]
-    return hash_of_json([differing, versions])[:24]
+    """Equal for cells of one kind, in which a FLOP takes as long; versions: those of the packages that compute them."""
+    train = {key: value for key, value in config["train"].items() if key not in SAME_SPEED}
+    train["optimizer"] = config["train"]["optimizer"]["name"]
+    return hash_of_json([of_one_method({**config, "train": train, "evaluation": None}), versions])[:24]
 
 
 def kind_of(cell: Cell) -> str:
