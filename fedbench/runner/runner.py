@@ -25,7 +25,7 @@ from fedbench.results.columns import ENDED, GIVEN_UP, HALVED, PENDING, TAKEN
 from fedbench.results.identity import id_in
 from fedbench.results.index import merge_index, prepare_folder, write_expected
 from fedbench.results.lock import is_held
-from fedbench.results.manifest import computation
+from fedbench.results.manifest import computation, ended_since
 from fedbench.results.pack import pack
 from fedbench.results.tuning import merge_searches, read_searches
 from fedbench.runner.cells import (
@@ -330,9 +330,7 @@ class JobQueue:
         """Whether a cell has ended in another run since this one began: also one that is run again."""
         place = cell.folder_in(self.folder)
         manifest = read_manifest(place)
-        if manifest is None or manifest["status"] not in ENDED:
-            return False
-        if computation(manifest) == computation(self.before[cell.id]):
+        if manifest is None or not ended_since(manifest, computation(self.before[cell.id])):
             return False
         del self.left[cell.id]
         end = {"folder": str(place), "status": manifest["status"], "reason": manifest["reason"]}

@@ -21,10 +21,10 @@ from fedbench.engine.process_group import ProcessGroup, together
 from fedbench.errors import NotApplicable, UserError
 from fedbench.registry.registry import Registry
 from fedbench.results import read_manifest, write_manifest, write_rows
-from fedbench.results.columns import ENDED, HALVED, KEPT, ONLY_WITH_ROWS, TAKEN
+from fedbench.results.columns import HALVED, KEPT, ONLY_WITH_ROWS, TAKEN
 from fedbench.results.files import cleared, described
 from fedbench.results.lock import Held, cell_lock
-from fedbench.results.manifest import computation
+from fedbench.results.manifest import ended_since
 from fedbench.results.metric_direction import declare
 from fedbench.simulation.cell_job import CellJob, config_of, last_rows, score_of
 from fedbench.simulation.checkpoint import Checkpoints, Progress, forget
@@ -88,17 +88,11 @@ def run(
     taken = {**job.manifest, "status": TAKEN, "reason": "another run computes it", "seconds": 0.0}
     try:
         with cell_lock(job.folder, LOCK):
-            if job.seen and _is_done(job):
+            if job.seen and ended_since(read_manifest(job.folder), job.seen):
                 return taken
             return _ended(_Computation(job, send, stopping), processes)
     except Held:
         return taken
-
-
-def _is_done(job: CellJob) -> bool:
-    """Whether another run has computed the cell since this one saw it."""
-    manifest = read_manifest(job.folder)
-    return manifest is not None and manifest["status"] in ENDED and computation(manifest) != job.seen
 
 
 def _ended(cell: _Computation, processes: int) -> dict[str, Any]:
