@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import torch
 
 UNKNOWN = "unknown"
+HUB = "https://huggingface.co"
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3  # of glibc's malloc.h
 
 
@@ -86,6 +87,35 @@ def keep_memory() -> None:
         mallopt = ctypes.CDLL(None).mallopt
         for parameter, value in ((M_MMAP_THRESHOLD, 2**30), (M_TRIM_THRESHOLD, 2**31 - 1), (M_TOP_PAD, 2**26)):
             mallopt(parameter, value)
+
+
+@functools.cache
+def hub_answers(seconds: float = 5.0) -> bool:
+    """Whether the Hugging Face Hub answers, through a proxy where one is set. A process asks once.
+
+    Args:
+        seconds: how long to wait, for its name to be found too.
+    """
+    import threading
+    from http.client import HTTPException
+    from urllib.error import HTTPError
+    from urllib.request import Request, urlopen
+
+    answered = []
+
+    def ask() -> None:
+        try:
+            urlopen(Request(os.environ.get("HF_ENDPOINT") or HUB, method="HEAD"), timeout=seconds).close()
+        except HTTPError:  # an answer, too
+            answered.append(True)
+        except (OSError, ValueError, HTTPException):
+            return
+        answered.append(True)
+
+    asking = threading.Thread(target=ask, daemon=True)  # a resolver of names knows no timeout
+    asking.start()
+    asking.join(seconds)
+    return bool(answered)
 
 
 def describe(device: str) -> dict[str, str | int]:

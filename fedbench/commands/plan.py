@@ -53,7 +53,7 @@ def plan(
     from fedbench.commands.output import Spinner, warn_of_lost
     from fedbench.registry.assets import Assets
     from fedbench.registry.registry import Registry
-    from fedbench.runner.cells import Options, names_taken
+    from fedbench.runner.cells import Options, names_taken, without_hub
     from fedbench.runner.estimate import forecast
     from fedbench.runner.runner import load
 
@@ -64,7 +64,8 @@ def plan(
         loaded = load(suite, registry, **choices)
         folder, assets = Path(results) / loaded.name, Assets(registry, loaded.base)
         rows, time = forecast(loaded, chosen, folder, registry, assets, options, cost, spinner.tell)
-        warnings = names_taken((point.config for point in loaded.points(**chosen)), "local", registry)
+        configs = [point.config for point in loaded.points(**chosen)]
+        warnings = [*names_taken(configs, "local", registry), *filter(None, [without_hub(configs, registry)])]
     if as_json:
         sums = {"time": time.summary()} if time else {}
         click.echo(json.dumps({"suite": loaded.name, "cells": rows, **sums}, indent=1))

@@ -245,3 +245,21 @@ def names_taken(configs: Iterable[Mapping[str, Any]], executor: str, registry: R
         return []
     named = {(kind, str(ref["name"])) for config in configs for kind, ref in references(config)}
     return registry.catalogue.refusals({*named, ("executor", executor)})
+
+
+def without_hub(configs: Iterable[Mapping[str, Any]], registry: Registry) -> str:
+    """A warning where cells fetch weights from the Hugging Face Hub and that does not answer; else "".
+
+    Each cell would wait for the Hub by itself, for most of a minute. With HF_HUB_OFFLINE set none does.
+    """
+    names = {
+        str(ref["name"])
+        for ref in (config["backbone"] for config in configs)
+        if ref.get("pretrained", True) is True and registry.catalogue.find("backbone", ref["name"]).name == "timm"
+    }
+    if not names or os.environ.get("HF_HUB_OFFLINE") or machine.hub_answers():
+        return ""
+    return (
+        f"the Hugging Face Hub does not answer, from which the weights of {', '.join(sorted(names))} come. Weights in "
+        "its cache are used; without them cells fail at once. `pretrained: path/to/model.safetensors` needs no network."
+    )

@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,7 @@ from fedbench.runner.cells import (
     manifests_of,
     names_taken,
     status,
+    without_hub,
 )
 from fedbench.runner.local import Execute
 from fedbench.runner.progress import EndedCells, Listen, RunSummary
@@ -50,6 +51,7 @@ from fedbench.suite.references import reference
 from fedbench.suite.shipped import timeout_in
 from fedbench.types import SIZES
 
+OFFLINE = "HF_HUB_OFFLINE"
 POLL = 0.5  # seconds between two looks at cells that other runs compute
 Observe = Callable[[str, list[Cell], list[Cell]], Listen]
 
@@ -59,6 +61,18 @@ def load(path: str | Path, registry: Registry, **choices: Any) -> suites.Suite:
     return suites.load(path, registry.catalogue, facts=Assets(registry), **choices)
 
 
+@contextmanager
+def _hub_asked_once() -> Iterator[None]:
+    """Inside, the Hub is asked at most once. What that sets for workers is set back at the end."""
+    before = os.environ.get(OFFLINE)
+    machine.hub_answers.cache_clear()
+    try:
+        yield
+    finally:
+        os.environ.update({OFFLINE: before}) if before is not None else os.environ.pop(OFFLINE, None)
+
+
+@_hub_asked_once()
 def run(
     path: str | Path,
     *,
@@ -179,6 +193,9 @@ class Run:
         execute = registry.make("executor", executor, **{**asked, "workers": min(asked["workers"], len(missing))})
         if missing:
             require_room(folder)
+            if warning := without_hub((cell.config for cell in missing), registry):
+                print(f"Warning: {warning}", file=sys.stderr)
+                os.environ[OFFLINE] = "1"  # of workers, so that none waits for it again
             if executor["name"] == "local":
                 fork_server.start_server()  # it loads torch meanwhile
         _prepare_data(missing, assets, BuildErrors(suite), preparing)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
+import os
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,10 +37,10 @@ def timm_model(name: str, pretrained: bool | str = True, load: bool = True, **op
         raise UserError(
             f"{name}: the option {odd[0]} is not for suites; weights of your own: `pretrained: file.safetensors`"
         )
-    fetched = load and pretrained is True
+    if load and pretrained is True:
+        _be_offline_as_asked()
     try:
-        cached = _in_the_cache(name) if fetched else {}
-        model: Any = timm.create_model(name, pretrained=fetched, num_classes=0, **cached, **options)
+        model: Any = timm.create_model(name, pretrained=load and pretrained is True, num_classes=0, **options)
     except Exception as error:  # timm and the hub client raise many kinds; the cause is kept
         raise UserError(_cannot_make(name, pretrained, error)) from error
     fingerprint = f"timm:{name}:drawn"
@@ -51,20 +53,12 @@ def timm_model(name: str, pretrained: bool | str = True, load: bool = True, **op
     return Source(model, size, tuple(config["mean"]), tuple(config["std"]), fingerprint, Architecture(name, options))
 
 
-def _in_the_cache(name: str) -> dict[str, Any]:
-    """The option by which timm reads weights from the Hub's cache; none where they are not in it.
+def _be_offline_as_asked() -> None:
+    """Have the client of the Hub read HF_HUB_OFFLINE once more: it was imported before this worker was given that."""
+    with suppress(ImportError):
+        from huggingface_hub import constants
 
-    timm would ask the Hub for newer ones in every cell, for most of a minute where there is no network.
-    """
-    import timm
-    from huggingface_hub import try_to_load_from_cache
-
-    config = timm.get_pretrained_cfg(name)
-    if config is None or not config.hf_hub_id or config.hf_hub_filename:
-        return {}
-    repository, _, revision = config.hf_hub_id.partition("@")
-    file = try_to_load_from_cache(repository, "model.safetensors", revision=revision or None)
-    return {"pretrained_cfg_overlay": {"file": file}} if isinstance(file, str) else {}
+        constants.HF_HUB_OFFLINE = os.environ.get("HF_HUB_OFFLINE", "").upper() in {"1", "ON", "YES", "TRUE"}
 
 
 def refuse(name: str) -> None:

@@ -74,20 +74,6 @@ def test_weights_that_cannot_be_fetched_name_the_file_and_the_mend(registry, mon
     assert "pretrained: path/to/model.safetensors" in str(caught.value)
 
 
-def test_weights_in_the_cache_of_the_hub_are_read_without_asking_it(registry, tmp_path, monkeypatch):
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    monkeypatch.setattr("timm.models._builder.load_state_dict_from_hf", lambda *_, **__: pytest.fail("it is asked"))
-    weights = timm.create_model("vit_tiny_patch16_224").state_dict()
-    repository = tmp_path / "models--timm--vit_tiny_patch16_224.augreg_in21k_ft_in1k"
-    (repository / "snapshots/0a").mkdir(parents=True)
-    (repository / "refs").mkdir()
-    (repository / "refs/main").write_text("0a")
-    save_file({key: value + 1 for key, value in weights.items()}, repository / "snapshots/0a/model.safetensors")
-    source = registry.make("backbone", {"name": "vit_tiny_patch16_224"})
-    torch.testing.assert_close(source.model.norm.bias, weights["norm.bias"] + 1)
-    assert source.fingerprint == "timm:vit_tiny_patch16_224.augreg_in21k_ft_in1k"
-
-
 def test_a_weights_file_is_loaded_and_enters_the_fingerprint(registry, tmp_path):
     model = registry.make("backbone", SMALL).model
     path = tmp_path / "weights.safetensors"
