@@ -35,7 +35,7 @@ def suites(chosen: Iterable[str]) -> dict[str, dict[str, Any]]:
 
 
 def _facts(suite: Suite) -> dict[str, Any]:
-    """seconds: what all cells take, by those of results/reference; null where it has none of the suite."""
+    """seconds: what all cells take, by those of results/reference; null where it has none of the suite by a CPU."""
     points = [*suite.points(), *suite.candidates()]
     return {
         "description": suite.description.rstrip("."),
@@ -49,8 +49,9 @@ def _facts(suite: Suite) -> dict[str, Any]:
 def _seconds(suite: str, cells: int) -> float | None:
     if not (REFERENCE / suite).is_dir():
         return None
-    mean = fedbench.load(str(REFERENCE / suite)).cells["seconds"].mean()
-    return float(f"{mean * cells / WORKERS:.2g}")
+    found = fedbench.load(str(REFERENCE / suite)).cells
+    by_cpu = [manifest["machine"]["device"] == "cpu" for manifest in found["manifest"]]
+    return float(f"{found['seconds'][by_cpu].mean() * cells / WORKERS:.2g}") if any(by_cpu) else None
 
 
 def _text(value: Any) -> bytes:
