@@ -53,7 +53,7 @@ class Federation:
         self.capacities = Sizes("capacity", given["capacities"], clients, self.seed, everybody=L)
         self.ranks = Sizes("rank", given["ranks"], clients, self.seed) if "ranks" in given else None
         self.widths = Sizes("width", given["widths"], clients, self.seed) if "widths" in given else None
-        r_n, width = (sizes and sizes.ranges for sizes in (self.ranks, self.widths))
+        r_n, width = (sizes.ranges if sizes else None for sizes in (self.ranks, self.widths))
         self.scenario = Scenario(clients, self.capacities.ranges, L, self.train["rounds"], r_n, width, fitting)
         self._drawn_from = self._able if self._able is not None else len(clients)
         self._by_domain = _by_domain(clients.domains, self._able) if "per_domain" in self.participation else ()

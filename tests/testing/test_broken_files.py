@@ -45,7 +45,7 @@ FILES = {
         plugin("allocation", SOUND) + "    register('it', it)\n",
         "registers the allocation 'it' twice; give one of them another name",
     ),
-    "taken": (plugin("allocation", SOUND).replace("'it'", "'random'"), "two packages register .* or rename one"),
+    "taken": (plugin("allocation", SOUND).replace("'it'", "'random'"), "two packages register .*rename the latter"),
     "no name": (plugin("metric", "it = len").replace("'it', it", "it, 'it'"), r"is a text.*register\(name, make\)"),
     "no function": (plugin("metric", "it = 3"), "the second argument of `register` is the function that makes it"),
     "fact": (plugin("metric", "it = dict", "rol='x'"), "`register` takes no 'rol'; did you mean 'role'"),
