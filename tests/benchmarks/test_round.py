@@ -30,7 +30,7 @@ CONTENDERS = {
 INEXACT = {"cohort, bf16", "the FedRA reference's way"}  # rounding, and random dropout
 
 
-@pytest.mark.parametrize("engine", [sequential, cohort])
+@pytest.mark.parametrize("engine", [cohort, pytest.param(sequential, marks=pytest.mark.slow)])
 def test_our_engines_do_the_plain_loops_round(engine):
     with engine(TINY) as run:
         assert apart(run(), plain_round(TINY)) < 1e-5

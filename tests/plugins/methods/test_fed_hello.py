@@ -86,7 +86,9 @@ def test_the_score_is_the_norm_of_mean_squared_gradients(registry):
     torch.testing.assert_close(fisher_scores(model, x, y)[1], expected.detach())
 
 
-@pytest.mark.parametrize("strategy", ["randomised", "fixed", "fisher"])
+@pytest.mark.parametrize(
+    "strategy", ["fisher", *(pytest.param(other, marks=pytest.mark.slow) for other in ("randomised", "fixed"))]
+)
 def test_it_keeps_the_contract(registry, strategy):
     check_method(
         lambda setup: fed_hello(with_proxy(setup), strategy=strategy, prior_rounds=1, fisher_every=2), registry=registry

@@ -234,7 +234,9 @@ def test_raflora_of_one_rank_is_flexlora(registry):
     torch.testing.assert_close(products("raflora"), products("flexlora"), rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", ["hetlora", *(pytest.param(name, marks=pytest.mark.slow) for name in NAMES if name != "hetlora")]
+)
 def test_the_contract_is_kept_with_ranks_too_and_prices_follow_them(registry, name):
     def made(setup):
         return registry.make("method", {"name": name}, setup=setup)

@@ -62,7 +62,10 @@ def test_curves_of_the_reference_results_can_be_read(skew):
     assert wrong(curves(skew[:1], x="bytes", by_domain=True)) == []
 
 
-@pytest.mark.parametrize(("panels", "methods", "long"), [(1, 20, True), (5, 3, True), (12, 20, False), (12, 2, True)])
+@pytest.mark.parametrize(
+    ("panels", "methods", "long"),
+    [(1, 20, True), (5, 3, True), (12, 20, False), pytest.param(12, 2, True, marks=pytest.mark.slow)],
+)
 def test_curves_of_many_can_be_read(skew, panels, methods, long):
     assert wrong(curves(many(skew[0], panels, methods, long))) == []
 
