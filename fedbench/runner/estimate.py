@@ -157,10 +157,10 @@ def past_rates(results: Path, kinds: Collection[str], machine: Mapping[str, Any]
     except UserError:  # there are none
         past = []
     for folder, manifest in {one.folder: one.manifest for one in past if one.status == "finished"}.items():
-        which, there = kind(manifest["config"], manifest["versions"]), manifest.get("machine", {})
-        if which not in kinds or any(there.get(key) != machine.get(key) for key in MACHINE):
-            continue
-        with suppress(UserError):
+        with suppress(UserError, KeyError, TypeError, AttributeError):
+            which, there = kind(manifest["config"], manifest["versions"]), manifest["machine"]
+            if which not in kinds or any(there.get(key) != machine.get(key) for key in MACHINE):
+                continue
             rates = rates_of(folder)
             if rates and (which not in found or astuple(rates)[::-1] < astuple(found[which])[::-1]):
                 found[which] = rates
