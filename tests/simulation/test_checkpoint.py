@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from fedbench.disk import hash_of_json
 from fedbench.errors import UserError
 from fedbench.simulation.checkpoint import CHECKPOINT, FACTS, NEXT, OLD, Checkpoints, Progress, forget
 from fedbench.simulation.state import STRUCTURE, TENSORS
@@ -93,6 +94,18 @@ def test_a_damaged_one_is_set_aside_and_the_one_before_is_used(tmp_path, name, d
     (kept,) = tmp_path.glob(".torn-*")
     assert kept.name in line and not newest.exists()
     assert latest(tmp_path)[1] == []  # told once
+
+
+def test_one_of_an_older_fedbench_is_without_the_table_of_right_answers(tmp_path):
+    folder = written(tmp_path, 1)
+    (place,) = folder.glob("*/")
+    (place / "right.parquet").unlink()
+    facts = json.loads((place / FACTS).read_text())
+    del facts["files"]["right.parquet"]
+    own = {key: value for key, value in facts.items() if key not in ("sha256", "result_version")}
+    (place / FACTS).write_text(json.dumps({**facts, "sha256": hash_of_json(own)}))
+    found, refused = latest(tmp_path)
+    assert found.round == 1 and refused == [] and found.tables["right"] == [] and found.tables["eval"]
 
 
 def test_any_flipped_bit_of_checkpoint_json_is_noticed_or_harmless(tmp_path):
