@@ -194,12 +194,12 @@ class Options:
         limits = {"timeout": self.timeout, "memory_limit": self.memory_limit}
         return {"workers": self.workers(), "most": most, "gpu": self.gpu(), **limits}
 
-    def of_shard(self, all_of: Sequence[T], key: Callable[[T], str]) -> list[T]:
-        """Those of the shard: (i, n) is the i-th of n, from 1. They are dealt out in the order of their keys, so that
-        shards have as much to compute and mix methods."""
+    def of_shard(self, items: Sequence[T], key: Callable[[T], str]) -> list[T]:
+        """The cells, or contests of a tuning, of this shard: (i, n) is the i-th of n, from 1. They are dealt out in the
+        order of their keys, so that shards have as much to compute and mix methods."""
         part, parts = self.shard or (1, 1)
-        mine = set(sorted(map(key, all_of))[part - 1 :: parts])
-        return [one for one in all_of if key(one) in mine]
+        mine = set(sorted(map(key, items))[part - 1 :: parts])
+        return [item for item in items if key(item) in mine]
 
     def wants(self, status: str) -> bool:
         """Whether a cell of which this is on disk is to be computed (`status` of `runs.plan`)."""

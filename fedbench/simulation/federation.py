@@ -281,6 +281,7 @@ class PooledBatches(Batches):
         return min(self.federation.train["batch_size"], len(self.federation.clients.indices))
 
     def labels(self, n: int) -> Tensor:
+        """(sum of |D_n|,) int64: of the images of all clients."""
         return torch.from_numpy(self.federation.pixels.labelled.y[self.federation.clients.indices])
 
     def _made_by(self, make: Callable[[np.ndarray], Batch], n: int) -> Iterator[Batch]:
