@@ -63,19 +63,15 @@ class Assets:
         self._sources: dict[str, Source] = {}
         self._backbones: dict[str, dict[str, Any]] = {}  # and what weights are at their paths
         self._stamps: dict[str, Any] = {}
-        self._image_size = 32  # of the backbone that was asked for last
 
     def num_layers(self, backbone: Ref) -> int:
         """L of a backbone. 1 where it cannot be cut into layers. Raises UserError where it does not exist."""
         return self.backbone(backbone)["num_layers"]
 
     def domains(self, data: Ref) -> tuple[str, ...]:
-        """The domains of a data set. Raises UserError where it is not there.
-
-        It is asked for at the image size of the last backbone, lest a third-party data set has to answer twice.
-        """
+        """The domains of a data set. Raises UserError where it is not there."""
         at_any_size = next(iter(self._sizes(located(data, self.base)).values()), None)
-        return (at_any_size or self.dataset(data, self._image_size)).domains
+        return (at_any_size or self.dataset(data, 32)).domains
 
     def backbone(self, ref: Ref) -> dict[str, Any]:
         """num_layers, image_size, the weights' fingerprint and whether it reads texts; no weights are read where the
@@ -96,7 +92,6 @@ class Assets:
         key = json.dumps([ref, files], sort_keys=True)
         if key not in self._backbones:
             self._backbones[key] = remembered("backbone", [dict(ref), files, self.stamp("backbone", ref)], compute)
-        self._image_size = self._backbones[key]["image_size"]
         return dict(self._backbones[key])
 
     def refuses_size(self, ref: Ref, size: int) -> str:
