@@ -102,7 +102,7 @@ def run(
 
             def observe(name: str, cells: list, missing: list) -> Listen:
                 spinner.stop()
-                return watch(name, cells, missing, "" if quiet else _takes(suite, cells, missing, given))
+                return watch(name, cells, missing, "" if quiet else _takes(suite, name, cells, missing, given))
 
             given: dict[str, Any] = {"sets": sets, "plugins": plugins, "jobs": workers(jobs), **choices}
             outcome = runner.run(suite, observe=observe, preparing=spinner.tell, **given)
@@ -115,14 +115,17 @@ def run(
     sys.exit(_end(outcome, Registry(plugins), quiet))
 
 
-def _takes(suite: str, cells: list[Cell], missing: list[Cell], given: dict[str, Any]) -> str:
-    """`, about 3.2 min`, of a shipped suite as it is, by the reference results; "" of any other."""
+def _takes(suite: str, name: str, cells: list[Cell], missing: list[Cell], given: dict[str, Any]) -> str:
+    """`, about 3.2 min`, by earlier cells, or of a shipped suite as it is by the reference results; "" by neither."""
     from fedbench.runner.cells import Options
+    from fedbench.runner.estimate import of_earlier_cells
     from fedbench.suite.shipped import listed
 
     if given["executor"] != "local":  # other machines
         return ""
     options = Options(results=given["results"], device=given["device"], jobs=given["jobs"])
+    if seconds := of_earlier_cells(Path(given["results"]) / name, missing, options):
+        return f", about {roughly(seconds)} by earlier cells"
     changed = any(given[key] for key in CHANGING) or options.on_gpu or suite not in listed()
     facts = {} if changed else listed()[suite]
     if facts.get("seconds") and len(missing) == len(cells) == facts["cells"]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import astuple, dataclass
 from pathlib import Path
@@ -121,13 +121,55 @@ def estimate(
         seconds = rates.seconds(totals[cell.id]) * shares.get(cell.id, 1.0) if rates else None
         times[cell.id] = Time(seconds, "past runs" if which in past else "probe", reasons.get(which))
 
-    def all_of(some: Iterable[Cell]) -> float:
-        """About the seconds until the last one ends, side by side."""
-        seconds = [times[cell.id].seconds or 0.0 for cell in some]
-        return max(sum(seconds) / workers, *seconds, 0.0)
-
-    total, left = all_of(cell for cell in cells if cell.id in times), all_of(waiting)
+    total, left = (
+        side_by_side([times[cell.id].seconds or 0.0 for cell in some], workers)
+        for some in ([cell for cell in cells if cell.id in times], waiting)
+    )
     return Estimate(times, total, left, workers, device)
+
+
+def side_by_side(seconds: Sequence[float], workers: int) -> float:
+    """About the seconds until the last cell ends."""
+    return max(sum(seconds) / workers, *seconds, 0.0)
+
+
+def of_earlier_cells(folder: Path, missing: Sequence[Cell], options: Options) -> float | None:
+    """About the seconds until all are computed, by finished cells of the suite on such a machine that differ in seed
+    and rounds alone; None where one of the missing has no such past. Nothing is called or priced.
+
+    Args:
+        folder: of the suite's results.
+        missing: the cells to compute.
+        options: of the run, for its processes and device.
+    """
+    a_round: dict[str, float] = {}
+    for _, manifest in finished_on(folder, machine.describe("cuda" if options.on_gpu else "cpu")):
+        with suppress(KeyError, TypeError, AttributeError):
+            like, config = _but_seed_and_rounds(manifest["config"]), manifest["config"]
+            a_round[like] = min(a_round.get(like, float("inf")), manifest["seconds"] / config["train"]["rounds"])
+    likes = [_but_seed_and_rounds(cell.config) for cell in missing]
+    if not missing or not a_round.keys() >= set(likes):
+        return None
+    seconds = [a_round[like] * cell.rounds for like, cell in zip(likes, missing, strict=True)]
+    return side_by_side(seconds, options.workers())
+
+
+def _but_seed_and_rounds(config: Mapping[str, Any]) -> str:
+    train = {key: value for key, value in config["train"].items() if key != "rounds"}
+    return hash_of_json({**config, "seed": None, "train": train})
+
+
+def finished_on(folder: Path, machine: Mapping[str, Any]) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """The folder and the manifest of every finished cell under `folder` that such a machine computed, candidates too;
+    what cannot be read is passed over."""
+    try:
+        past = examine([folder], candidates=True).results if folder.is_dir() else []
+    except UserError:  # there are none
+        past = []
+    for place, manifest in {one.folder: one.manifest for one in past if one.status == "finished"}.items():
+        there = manifest.get("machine") or {}
+        if all(there.get(key) == machine.get(key) for key in MACHINE):
+            yield place, manifest
 
 
 def kind(config: Mapping[str, Any], versions: Mapping[str, str]) -> str:
@@ -152,14 +194,10 @@ def past_rates(results: Path, kinds: Collection[str], machine: Mapping[str, Any]
         machine: see `fedbench.machine.describe`.
     """
     found: dict[str, Rates] = {}
-    try:
-        past = examine([results], candidates=True).results if kinds else []
-    except UserError:  # there are none
-        past = []
-    for folder, manifest in {one.folder: one.manifest for one in past if one.status == "finished"}.items():
+    for folder, manifest in finished_on(results, machine) if kinds else ():
         with suppress(UserError, KeyError, TypeError, AttributeError):
-            which, there = kind(manifest["config"], manifest["versions"]), manifest["machine"]
-            if which not in kinds or any(there.get(key) != machine.get(key) for key in MACHINE):
+            which = kind(manifest["config"], manifest["versions"])
+            if which not in kinds:
                 continue
             rates = rates_of(folder)
             if rates and (which not in found or astuple(rates)[::-1] < astuple(found[which])[::-1]):

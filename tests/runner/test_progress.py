@@ -2,18 +2,48 @@
 
 from __future__ import annotations
 
+import re
+from contextlib import chdir
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from command import TINY, manifests, run, write_suite
 
 from fedbench.commands.run import CHANGING, _takes
+from fedbench.registry.assets import Assets
+from fedbench.registry.registry import Registry
 from fedbench.results import write_manifest
 from fedbench.results.identity import identity
+from fedbench.runner.cells import Options, cells_of
+from fedbench.runner.estimate import of_earlier_cells
 from fedbench.runner.progress import EndedCells, RunSummary
+from fedbench.runner.runner import load
 from fedbench.suite.shipped import listed
 
 ID = identity({}, {}, {})
+
+
+def test_a_run_says_how_long_it_takes_where_cells_but_for_seed_and_rounds_have_finished(tmp_path):
+    write_suite(tmp_path, "fedra, allsmall")
+    assert ", about " not in run("--method", "fedra", cwd=tmp_path).stdout
+    said = run("--method", "fedra", "--seed", 1, cwd=tmp_path).stdout
+    assert re.search(r"to run, about \S+ m?s by earlier cells", said), said
+    assert ", about " not in run("--seed", 2, cwd=tmp_path).stdout, "allsmall has never run"
+    assert ", about " not in run("--method", "fedra", "--set", "train.max_steps=2", cwd=tmp_path).stdout
+
+
+def test_seconds_grow_with_rounds_and_shrink_with_processes(tmp_path):
+    write_suite(tmp_path)
+    run("--jobs", 1, cwd=tmp_path)
+    with chdir(tmp_path):
+        suite = load("tiny.yaml", registry := Registry([str(TINY)]), sets=["train.rounds=8"])
+        cells = cells_of(suite.points(seeds=[1, 2]), registry, Assets(registry, suite.base))
+    (manifest,) = manifests(tmp_path / "r").values()
+    for jobs, expected in ((1, 8), (2, 4)):
+        found = of_earlier_cells(tmp_path / "r/tiny", cells, Options(jobs=jobs, device="cpu"))
+        assert found == pytest.approx(manifest["seconds"] * expected)
+    assert of_earlier_cells(tmp_path / "nowhere", cells, Options()) is None
 
 
 @pytest.mark.parametrize(
@@ -32,8 +62,8 @@ def test_a_shipped_suite_as_it_is_takes_what_the_reference_results_took(tmp_path
         SimpleNamespace(config={"seed": n, "train": {"rounds": 1}})
         for n in range(listed().get(suite, listed()["quickstart"])["cells"])
     ]
-    assert _takes(suite, cells, cells, {**usual, **given}) == said
-    assert _takes(suite, cells, cells[1:], {**usual, **given}) == ""
+    assert _takes(suite, "s", cells, cells, {**usual, **given}) == said
+    assert _takes(suite, "s", cells, cells[1:], {**usual, **given}) == ""
 
 
 @pytest.mark.parametrize(("candidates", "diverged", "failures"), [([ID], True, 0), ([ID], False, 1), ([], True, 1)])
