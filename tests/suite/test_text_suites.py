@@ -33,7 +33,7 @@ def test_text_quickstart_is_quickstart_with_texts(real, facts):
     assert list(texts.methods) == list(images.methods)
     for one, other in zip(texts.points(), images.points(), strict=True):
         assert (one.backbone, one.dataset) == ("micro_bert", "phrases6")
-        same = {"backbone": 0, "data": 0, "train": {**one.config["train"], "rounds": 12}}  # texts take longer, 8 do
+        same = {"backbone": 0, "data": 0, "train": {**one.config["train"], "rounds": 12}}  # texts take longer, 6 do
         same |= {"evaluation": {**one.config["evaluation"], "every": 1}}
         assert {**one.config, **same} == {**other.config, **same, "train": other.config["train"]}
 
