@@ -248,7 +248,6 @@ def _show(
 ) -> None:
     """Print a view; "" for leaderboards. asked: the arguments of `fedbench.report.views.chosen`."""
     from fedbench.report import filters, views
-    from fedbench.report.changes import for_people, for_programs
     from fedbench.report.tuning_tables import undecided
 
     chosen = partial(select, scenarios=scenarios, methods=methods, variants=variants, seeds=seeds)
@@ -258,6 +257,8 @@ def _show(
     asked["at"] = _at(asked["at"], budget)
     two = not kind and form == "rich" and len(paths) == 2 and asked["baseline"] is None and not any(wanted.values())
     if (two or kind == "changes") and (both := _changes(paths, chosen, asked, must=not two)):
+        from fedbench.report.changes import for_people, for_programs
+
         found, wrong = both
         tell(filters.chosen(for_people(found) if form in views.PEOPLE else for_programs(found), **wanted))
         tell_left_out(wrong)

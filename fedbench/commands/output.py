@@ -95,8 +95,7 @@ def put(view: Frame, form: str, paged: bool = False) -> None:
         text = captured.get()
     else:
         text = render(view, form)
-        frame = getattr(view, "frame", view)
-        for warning in dict.fromkeys(one.get("warning") for one in frame.attrs["pages"]) if form == "csv" else ():
+        for warning in dict.fromkeys(one.get("warning") for one in view.attrs["pages"]) if form == "csv" else ():
             if warning:  # which rows have no place for
                 click.echo(warning, err=True)
     if paged and screen.is_terminal and sys.stdout.isatty() and text.count("\n") >= screen.height:

@@ -105,13 +105,15 @@ def pareto(metric: str, over: str, **choices: Any) -> None:
     fedbench plot pareto results/quickstart
     fedbench plot pareto results/quickstart --over flops
     """
-    from fedbench.report.frames import PLACE
+    import pandas
+
     from fedbench.report.pareto import pareto as fronts
     from fedbench.report.scenarios import titled
 
     chosen = _Chosen("pareto", choices)
     found = chosen.leaderboards(metric)
-    points = dict(list(fronts(found, over).groupby(list(PLACE), sort=False)))
+    front = fronts(found, over)
+    points = {key: pandas.DataFrame(front.rows(places).cells) for key, places in front.tables().items()}
     if not (panels := {title: points[board.place] for title, board in titled(found).items() if board.place in points}):
         raise UserError("no cell of these results has finished yet: there is nothing to draw")
     chosen.write({"": chosen.pictures.pareto(panels, over, metric, chosen.registered, chosen.roles)}, f"-{over}")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
+from statistics import fmean
 from typing import Any
-
-import pandas
 
 from fedbench.errors import UserError
 from fedbench.report.budget import MEANING
@@ -257,32 +257,34 @@ def _pairs(board: Leaderboard, baseline: str | None) -> list[Pair]:
 
 def matrix(found: Frame) -> Frame:
     """Pairs as a matrix of signs where a leaderboard has too many for a screen: rows against numbered columns."""
-    counts = found.groupby(list(PLACE), sort=False).size()
-    if found.attrs.get("baseline") or found.attrs.get("columns") or not len(counts) or counts.max() < MATRIX_FROM:
+    tables = found.tables()
+    longest = max(map(len, tables.values()), default=0)
+    if found.attrs.get("baseline") or found.attrs.get("columns") or longest < MATRIX_FROM:
         return found
     rows, most = [], 0
-    for key, part in found.groupby(list(PLACE), sort=False):
+    for key, places in tables.items():
         signs: dict[tuple[str, str], str] = {}
-        for one, two, verdict in zip(part["method"], part["other"], part["verdict"], strict=True):
+        ones, others, verdicts = ([found[name][i] for i in places] for name in ("method", "other", "verdict"))
+        for one, two, verdict in zip(ones, others, verdicts, strict=True):
             turned = {BETTER: WORSE, WORSE: BETTER}.get(verdict, verdict)
             signs |= {(one, two): SIGNS[verdict], (two, one): SIGNS[turned]}
-        names = list(dict.fromkeys([*part["method"], *part["other"]]))
+        names = list(dict.fromkeys([*ones, *others]))
         most = max(most, len(names))
         for i, name in enumerate(names, 1):
             line = {str(k): "-" if name == other else signs.get((name, other), "") for k, other in enumerate(names, 1)}
             rows.append({**dict(zip(PLACE, key, strict=True)), "method": f"{i} {name}", **line})
     attrs = found.attrs
     signs_told = "> the method of the row is better than that of the column, < worse, = equal, ? inconclusive."
-    more = f"{counted(int(counts.max()), 'pair')}: --baseline METHOD lists those of one method; csv and json have all."
+    more = f"{counted(longest, 'pair')}: --baseline METHOD lists those of one method; csv and json have all."
     made = frame(
         rows,
         (*PLACE, "method", *map(str, range(1, most + 1))),
-        caption=found.caption,
+        caption=found.attrs["caption"],
         pages=attrs["pages"],
         formats={str(k): Format(left=True) for k in range(1, most + 1)},
     )
-    made.attrs = {**attrs, "formats": made.attrs["formats"], "legend": [*attrs["legend"], signs_told, more]}
-    return made
+    legend = [*attrs["legend"], signs_told, more]
+    return Frame(made.cells, {**attrs, "formats": made.attrs["formats"], "legend": legend})
 
 
 def clients(boards: Sequence[Leaderboard]) -> Frame:
@@ -297,18 +299,9 @@ def clients(boards: Sequence[Leaderboard]) -> Frame:
             "these cells were tested by domain, so no client has a score of its own.\n"
             "A suite with `evaluation: {by: client}` tests every client on examples of its own."
         )
-    values = [
-        {**board.place._asdict(), "board": i, "client": client, "domain": domain, "method": row.label, "value": value}
-        for i, board in enumerate(own)
-        for row in board.rows
-        for run in row.runs
-        for (domain, client), value in run.clients.items()
-    ]
-    scores = pandas.DataFrame(values).sort_values(["board", "client"], kind="stable")
-    methods = list(dict.fromkeys(one["method"] for one in values))
-    means = scores.pivot_table("value", [*PLACE, "client", "domain"], "method", sort=False)[methods].reset_index()
+    methods = list(dict.fromkeys(row.label for board in own for row in board.rows if row.runs))
     return frame(
-        [{str(name): value for name, value in row.items()} for row in means.to_dict("records")],
+        [row for board in own for row in _clients(board)],
         (*PLACE, "client", "domain", *methods),
         caption="Clients, each on its own test examples: mean over seeds",
         pages=[page(board.place, caption=subtitle(board), warning=board.warning) for board in own],
@@ -318,19 +311,34 @@ def clients(boards: Sequence[Leaderboard]) -> Frame:
     )
 
 
+def _clients(board: Leaderboard) -> list[dict[str, Any]]:
+    scores: dict[tuple[int, str], dict[str, list[float]]] = {}
+    for row in board.rows:
+        for run in row.runs:
+            for (domain, client), value in run.clients.items():
+                scores.setdefault((client, domain), {}).setdefault(row.label, []).append(value)
+    return [
+        {**board.place._asdict(), "client": client, "domain": domain, **{m: fmean(v) for m, v in scores[key].items()}}
+        for key in sorted(scores, key=lambda key: key[0])
+        for client, domain in [key]
+    ]
+
+
 def worst_clients(found: Frame) -> Frame:
     """Of many clients those that do worst in the mean over methods, which is what fits a screen."""
     methods = [name for name in found.columns if name not in (*PLACE, "client", "domain")]
-    kept, notes = [], dict[tuple[str, ...], str]()
-    for place, part in found.groupby(list(PLACE), sort=False):
-        key = tuple(map(str, place if isinstance(place, tuple) else (place,)))
-        if len(part) > MOST_CLIENTS:
-            means = part[methods].mean(axis=1)
-            worst = means.sort_values(ascending=higher_is_better(found.attrs["metric"]), kind="stable")
-            notes[key] = f"{MOST_CLIENTS} of {len(part)} clients, those that do worst; csv has all"
-            part = part.loc[sorted(worst.index[:MOST_CLIENTS])]
-        kept += part.index.tolist()
-    short, attrs = found.loc[kept], found.attrs
-    pages = [{**one, "notes": [notes[key]]} if (key := tuple(one["key"])) in notes else one for one in attrs["pages"]]
-    short.attrs = {**attrs, "pages": pages}
+    sign = 1 if higher_is_better(found.attrs["metric"]) else -1
+    scored = [[row[m] for m in methods if row[m] is not None] for row in found.records()]
+    order = [sign * fmean(known) if known else math.inf for known in scored]  # the worst first
+    kept, notes = list[int](), dict[tuple[str, ...], str]()
+    for key, places in found.tables().items():
+        if len(places) > MOST_CLIENTS:
+            notes[key] = f"{MOST_CLIENTS} of {len(places)} clients, those that do worst; csv has all"
+            places = sorted(sorted(places, key=order.__getitem__)[:MOST_CLIENTS])
+        kept += places
+    short = found.rows(kept)
+    pages = found.attrs["pages"]
+    short.attrs["pages"] = [
+        {**one, "notes": [notes[key]]} if (key := tuple(one["key"])) in notes else one for one in pages
+    ]
     return short

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pandas
 import pyarrow
 import pyarrow.compute
 
@@ -20,6 +19,9 @@ from fedbench.results import Result
 from fedbench.results.metric_direction import higher_is_better
 from fedbench.results.scores import average
 from fedbench.types import Size
+
+if TYPE_CHECKING:
+    import pandas
 
 NOT_SCORED = "not scored at sizes: its suite has no `evaluation: {sizes: true}`"
 NONE_SCORED = "no model here was scored at sizes.\nSay `evaluation: {sizes: true}` in the suite and run it again."
@@ -109,6 +111,8 @@ def by_client(results: Iterable[Result], metric: str) -> pandas.DataFrame:
     Returns:
         By row: seed, round, domain, client, device, size (None for nothing) and value, 0 for nothing.
     """
+    import pandas  # which takes a while, and other views go without
+
     columns = ["seed", "round", "domain", "client", "device", "size", "value"]
     rows = [
         (result.entry.seed, *(row[name] for name in columns[1:5]), size, row["value"] if size else 0.0)
@@ -159,6 +163,8 @@ def by_size(board: Leaderboard, row: Row) -> pandas.DataFrame:
         None where it is unknown), alone (whether a device can answer with it without the server), clients (how many run
         it, the mean over seeds).
     """
+    import pandas
+
     seeds: dict[Size, list[tuple[float, int | None, bool]]] = {}
     done = [r for r in board.finished(row).values() if len(r.table("sizes"))]
     for result in done:

@@ -115,9 +115,9 @@ def _legend(images: int, trained: Sequence[int], ruled: str, how: str) -> list[s
 
 def shared(found: Frame) -> Frame:
     """For people: methods of equal sizes and costs in one table, its rows once."""
-    short = found.drop_duplicates([*found.attrs["by"], "device"])
-    short.attrs = found.attrs
-    return short
+    names = [found[name] for name in (*found.attrs["by"], "device")]
+    first = {key: i for i, key in reversed([*enumerate(zip(*names, strict=True))])}
+    return found.rows(sorted(first.values()))
 
 
 def _equal(found: Found) -> list[tuple[list[str], Sequence[Outlook]]]:

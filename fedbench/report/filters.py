@@ -37,12 +37,12 @@ def chosen(found: Frame, where: Sequence[str] = (), sort: Sequence[str] = (), co
     """
     attrs, of = found.attrs, len(found)
     for text in where:
-        found = found[_fits(found, text)]
+        found = found.rows(i for i, fits in enumerate(_fits(found, text)) if fits)
     for text in reversed(sort):
         found = _sorted(found, text)
     if where:
         legend = [*attrs["legend"], f"{len(found)} of {of} lines fit: {', '.join(text.strip() for text in where)}."]
-        found.attrs = {**attrs, "legend": legend, "filtered": True}
+        found.attrs.update(legend=legend, filtered=True)
     if columns:
         found = _only(found, columns)
     return found
@@ -59,7 +59,7 @@ def _fits(found: Frame, text: str) -> list[bool]:
         raise UserError(f"--where '{text}': no {'value after' if name else 'column before'} the operator. {HOW}")
     column = column_of(found, name)
     format, metric = format_of(found, column), found.attrs.get("metric", "accuracy")
-    cells, wanted = found[column].tolist(), quantity(value)
+    cells, wanted = found[column], quantity(value)
     shown = [written(cell, format.unit, metric) for cell in cells]
     words = all(is_blank(cell) or isinstance(cell, str) for cell in cells)
     if sign in ORDERED and wanted is None:
@@ -99,13 +99,13 @@ def _sorted(found: Frame, text: str) -> Frame:
     name, _, way = text.rpartition(":") if text.endswith((":asc", ":desc")) else (text, "", "")
     column = column_of(found, name.strip())
     falling = way == "desc" if way else format_of(found, column).best == "high"
-    cells = found[column].tolist()
+    cells = found[column]
     blank = [i for i, cell in enumerate(cells) if is_blank(cell)]
     words = [i for i, cell in enumerate(cells) if i not in blank and isinstance(cell, str | list | tuple)]
     numbers = [i for i in range(len(cells)) if i not in blank and i not in words]
     numbers.sort(key=lambda i: -cells[i] if falling else cells[i])
     words.sort(key=lambda i: str(cells[i]).lower())
-    found = found.iloc[[*numbers, *(words[::-1] if way == "desc" else words), *blank]]
+    found = found.rows([*numbers, *(words[::-1] if way == "desc" else words), *blank])
     found.attrs["sorted"] = True
     return found
 
@@ -122,11 +122,8 @@ def _only(found: Frame, columns: Sequence[str]) -> Frame:
         main = main if name in (_bare(main), *ALIASES) or main == column else column
         keep += [main, *(other for other, of in WITH.items() if of == main and main != "verdict")]
     kept = [name for name in dict.fromkeys(keep) if name in found.columns]
-    attrs = found.attrs
     hidden = [name for name in ("role", "ranked", "status") if name in found.columns and name not in kept]
-    found = found[[*kept, *hidden]]
-    found.attrs = {**attrs, "columns": kept}
-    return found
+    return Frame({name: found[name] for name in (*kept, *hidden)}, {**found.attrs, "columns": kept})
 
 
 def column_of(found: Frame, name: str) -> str:

@@ -1,13 +1,10 @@
-"""Frames: pandas tables of results with a caption, the one form that every format renders."""
+"""Frames: tables of results with a caption, the one form that every format renders."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib import import_module
 from typing import Any
-
-import pandas
 
 from fedbench.report.grouping import Place
 from fedbench.report.run_scores import is_fraction
@@ -18,46 +15,52 @@ PLACE = Place._fields  # the columns that say which leaderboard a row belongs to
 DASH = "–"
 
 
-class Frame(pandas.DataFrame):
-    """A pandas DataFrame whose `attrs` say what it shows.
+@dataclass(frozen=True)
+class Frame:
+    """Columns of cells, and what they show. `fedbench.report.results` makes DataFrames of them; the command line goes
+    without pandas, which takes half a second to import.
 
-    attrs: `caption`, `metric`, `round`, `correction`; `legend`, a sentence for each column that needs one; `by`, the
-    columns that tell its tables apart; `pages`, by those columns the title, the caption and the notes of each table;
-    `formats`, how columns that only some results have are shown.
+    Args:
+        cells: by column, a cell for each row; a blank is None.
+        attrs: `caption`, `metric`, `round`, `correction`; `legend`, a sentence for each column that needs one; `by`,
+            the columns that tell its tables apart; `pages`, by those columns the title, the caption and the notes of
+            each table; `formats`, how columns that only some results have are shown.
     """
 
-    @property
-    def _constructor(self) -> type[Frame]:
-        return Frame
+    cells: Mapping[str, Sequence[Any]]
+    attrs: dict[str, Any]
+
+    def __len__(self) -> int:
+        return len(next(iter(self.cells.values()), ()))
+
+    def __getitem__(self, column: str) -> Sequence[Any]:
+        return self.cells[column]
 
     @property
-    def caption(self) -> str:
-        return str(self.attrs.get("caption", ""))
+    def columns(self) -> list[str]:
+        return list(self.cells)
 
-    def _repr_html_(self) -> str:
-        # By its name, because the module of formats imports this one.
-        return str(import_module("fedbench.report.render").to_html(self))
+    def records(self) -> list[dict[str, Any]]:
+        """The rows, by column."""
+        return [dict(zip(self.cells, row, strict=True)) for row in zip(*self.cells.values(), strict=True)]
 
+    def rows(self, kept: Iterable[int]) -> Frame:
+        """These rows, in this order, with attrs of their own."""
+        places = list(kept)
+        return Frame({name: [cells[i] for i in places] for name, cells in self.cells.items()}, dict(self.attrs))
 
-def _whole(cells: list[Any]) -> Any:
-    """Integers stay integers where some are missing, which pandas would make floats."""
-    if None in cells and all(cell is None or type(cell) is int for cell in cells) and any(cells):
-        return pandas.array(cells, dtype="Int64")
-    return cells
-
-
-class _List(list[Any]):
-    """A list that pandas may copy with every slice at no cost; it is replaced, never changed."""
-
-    def __deepcopy__(self, memo: object) -> _List:
-        return self
+    def tables(self) -> dict[tuple[str, ...], list[int]]:
+        """The rows of each table, by the values of `by`."""
+        found: dict[tuple[str, ...], list[int]] = {}
+        for i in range(len(self)):
+            found.setdefault(tuple(str(self.cells[name][i]) for name in self.attrs["by"]), []).append(i)
+        return found
 
 
-class _Dict(dict[str, Any]):
-    """The same for a dictionary."""
-
-    def __deepcopy__(self, memo: object) -> _Dict:
-        return self
+def _numbers(cells: list[Any]) -> list[Any]:
+    """Whole numbers among fractions as fractions."""
+    fractions = any(type(cell) is float for cell in cells)
+    return [float(cell) if type(cell) is int else cell for cell in cells] if fractions else cells
 
 
 @dataclass(frozen=True)
@@ -191,18 +194,9 @@ def frame(
     """
     rows = list(rows)
     names = list(dict.fromkeys([*columns, *(name for row in rows for name in row)]))
-    found = Frame({name: _whole([row.get(name) for row in rows]) for name in names}, columns=names)
-    facts = {"by": list(by), "pages": _List(pages), "formats": _Dict(formats or {}), "legend": _List(legend)}
-    about: dict[Any, Any] = {"caption": caption, **attrs, **facts}
-    found.attrs = about
-    return found
-
-
-def reframed(found: Frame, cells: Mapping[str, Sequence[Any]], formats: Mapping[str, Format]) -> Frame:
-    """A frame with other cells, and with formats for them, that says the same of itself."""
-    made = Frame(dict(cells))
-    made.attrs = {**found.attrs, "formats": _Dict(formats)}
-    return made
+    facts = {"by": list(by), "pages": list(pages), "formats": dict(formats or {}), "legend": list(legend)}
+    cells = {name: _numbers([row.get(name) for row in rows]) for name in names}
+    return Frame(cells, {"caption": caption, **attrs, **facts})
 
 
 def page(key: Sequence[Any], **facts: Any) -> dict[str, Any]:
@@ -228,15 +222,9 @@ def format_in(attrs: Mapping[Any, Any], column: str) -> Format:
     return one
 
 
-def lists(found: Frame) -> dict[str, list[Any]]:
-    """The cells of every column. pandas would copy all attrs for each column that is asked for."""
-    cells = found.astype(object).to_numpy()
-    return {str(name): cells[:, i].tolist() for i, name in enumerate(found.columns)}
-
-
 def is_blank(value: Any) -> bool:
     """Whether a cell holds nothing: None, a number that is none, an empty text or list."""
-    if value is None or value is pandas.NA:
+    if value is None:
         return True
     return not value if isinstance(value, str | list | tuple) else bool(value != value)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from fedbench.report.frames import DASH, PLACE, WITH, Format, Frame, format_in, is_blank, lists, number, written
+from fedbench.report.frames import DASH, PLACE, WITH, Format, Frame, format_in, is_blank, number, written
 from fedbench.report.grouping import Place, headings
 from fedbench.report.missing_values import ABSENCES
 from fedbench.report.run_scores import is_fraction
@@ -78,11 +78,7 @@ class Pages(NamedTuple):
 
 def laid_out(found: Frame) -> Pages:
     """A frame as pages; without a word about what was filtered away."""
-    attrs, rows = found.attrs, lists(found)
-    by = attrs["by"]
-    places: dict[tuple[str, ...], list[int]] = {}
-    for i in range(len(found)):
-        places.setdefault(tuple(str(rows[name][i]) for name in by), []).append(i)
+    attrs, by, places = found.attrs, found.attrs["by"], found.tables()
     facts = {tuple(one["key"]): one for one in attrs["pages"]}
     known = [key for key in facts if key in places or not attrs.get("filtered")]
     order = [*known, *(key for key in places if key not in facts)]
@@ -93,7 +89,7 @@ def laid_out(found: Frame) -> Pages:
     pages = []
     for key, title in zip(order, titles, strict=True):
         one, at = facts.get(key, {}), places.get(key, ())
-        cells = {name: [values[i] for i in at] for name, values in rows.items()}
+        cells = {name: [values[i] for i in at] for name, values in found.cells.items()}
         tables = _tables(attrs, cells, one.get("caption", "")) if at else []
         above, warning = one.get("above", ""), one.get("warning", "")
         pages.append(Page(title, tables, one.get("notes", ()), one.get("remarks", ()), key, above, warning))

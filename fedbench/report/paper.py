@@ -274,9 +274,10 @@ def side_by_side(comparisons: Sequence[Comparison]) -> Frame:
     found = paper(comparisons)
     names = list(dict.fromkeys(name for row in rows for name in row if name not in (*PLACE, "method")))
     names.sort(key=lambda name: name != AVERAGE)
-    made = frame(rows, (*PLACE, "method", *names), caption=found.caption, formats=dict.fromkeys(names, Format()))
-    made.attrs = {**found.attrs, "formats": made.attrs["formats"]}
-    return made
+    made = frame(
+        rows, (*PLACE, "method", *names), caption=found.attrs["caption"], formats=dict.fromkeys(names, Format())
+    )
+    return Frame(made.cells, {**found.attrs, "formats": made.attrs["formats"]})
 
 
 def _page(comparison: Comparison) -> dict[str, Any]:

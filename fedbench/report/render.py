@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import csv
 import html
+import io
 import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fedbench.report.frames import Frame, is_blank, lists
+from fedbench.report.frames import Frame, is_blank
 from fedbench.report.layout import Column, Page, Shown, Table, laid_out
 from fedbench.words import visible
 
@@ -30,13 +32,18 @@ def render(found: Frame, format: str) -> str:
 
 def to_csv(found: Frame) -> str:
     """The rows of a frame; lists are joined by semicolons, blanks are empty, columns of dictionaries left out."""
-    flat = found.copy()
-    for name, cells in lists(found).items():
-        if any(isinstance(cell, dict) for cell in cells):
-            del flat[name]
-        elif any(isinstance(cell, list | tuple) for cell in cells):
-            flat[name] = [";".join(map(str, cell)) if isinstance(cell, list | tuple) else cell for cell in cells]
-    return str(flat.to_csv(index=False, lineterminator="\n"))
+    flat = {name: cells for name, cells in found.cells.items() if not any(isinstance(cell, dict) for cell in cells)}
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(flat)
+    writer.writerows([_flat(cell) for cell in row] for row in zip(*flat.values(), strict=True))
+    return text.getvalue()
+
+
+def _flat(cell: Any) -> Any:
+    if isinstance(cell, list | tuple):
+        return ";".join(map(str, cell))
+    return "" if is_blank(cell) else cell
 
 
 def to_json(found: Frame) -> str:
@@ -46,7 +53,7 @@ def to_json(found: Frame) -> str:
         {**dict(zip(found.attrs["by"], one["key"], strict=True)), **{k: v for k, v in one.items() if k != "key"}}
         for one in found.attrs["pages"]
     ]
-    return json_text({**about, "tables": tables, "rows": found.to_dict("records")})
+    return json_text({**about, "tables": tables, "rows": found.records()})
 
 
 def json_text(found: Any) -> str:

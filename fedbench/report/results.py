@@ -12,17 +12,65 @@ import pandas
 
 from fedbench.report.frames import Frame
 from fedbench.report.grouping import select
+from fedbench.report.render import to_html
 from fedbench.report.views import view
 from fedbench.results import Result, examine
 from fedbench.results import load as load_cells
 from fedbench.results.read import cells_frame, table_frame
 
 
+class _List(list[Any]):
+    """A list that pandas may copy with every slice at no cost; it is replaced, never changed."""
+
+    def __deepcopy__(self, memo: object) -> _List:
+        return self
+
+
+class _Dict(dict[str, Any]):
+    """The same for a dictionary."""
+
+    def __deepcopy__(self, memo: object) -> _Dict:
+        return self
+
+
+class ResultFrame(pandas.DataFrame):
+    """A DataFrame whose `attrs` say what it shows, see `fedbench.report.frames.Frame`."""
+
+    @property
+    def _constructor(self) -> type[ResultFrame]:
+        return ResultFrame
+
+    @property
+    def caption(self) -> str:
+        return str(self.attrs.get("caption", ""))
+
+    def _repr_html_(self) -> str:
+        cells = self.astype(object).where(self.notna(), None).to_numpy().T.tolist()
+        about: dict[Any, Any] = dict(self.attrs)
+        return to_html(Frame(dict(zip(map(str, self.columns), cells, strict=True)), about))
+
+
+def result_frame(found: Frame) -> ResultFrame:
+    """A view as a DataFrame."""
+    made = ResultFrame({name: _whole(cells) for name, cells in found.cells.items()}, columns=found.columns)
+    kinds: dict[type, Any] = {list: _List, dict: _Dict}
+    about: dict[Any, Any] = {name: kinds.get(type(fact), lambda it: it)(fact) for name, fact in found.attrs.items()}
+    made.attrs = about
+    return made
+
+
+def _whole(cells: Sequence[Any]) -> Any:
+    """Integers stay integers where some are missing, which pandas would make floats."""
+    if None in cells and all(cell is None or type(cell) is int for cell in cells) and any(cells):
+        return pandas.array(cells, dtype="Int64")
+    return cells
+
+
 class Results:
     """Everything under results folders, as pandas frames.
 
-    Every view is a `Frame`: a DataFrame with a caption, shown as a table in a notebook, whose `attrs` say metric, round
-    and correction. Scores are fractions; costs are bytes, FLOPs, seconds and joules.
+    Every view is a `ResultFrame`: a DataFrame with a caption, shown as a table in a notebook, whose `attrs` say
+    metric, round and correction. Scores are fractions; costs are bytes, FLOPs, seconds and joules.
 
     Views take these options:
 
@@ -72,60 +120,60 @@ class Results:
         found.__dict__["_results"] = select(self._results, scenarios, methods, variants=variants)
         return found
 
-    def leaderboard(self, **options: Any) -> Frame:
+    def leaderboard(self, **options: Any) -> ResultFrame:
         """A row for each method in each scenario and variant: method, role, mean, std, group, ci_low, ci_high, n_seeds,
         the gap to the baseline with its verdict, costs, and a column for each domain."""
-        return view(self._results, **options)
+        return result_frame(view(self._results, **options))
 
-    def pairs(self, **options: Any) -> Frame:
+    def pairs(self, **options: Any) -> ResultFrame:
         """A row for every two methods: difference, interval, p, q and verdict; with a baseline, those with it."""
-        return view(self._results, "pairs", **options)
+        return result_frame(view(self._results, "pairs", **options))
 
-    def costs(self, **options: Any) -> Frame:
+    def costs(self, **options: Any) -> ResultFrame:
         """A row for each method: bytes by kind and direction, FLOPs, memory, simulated time and wall time."""
-        return view(self._results, "costs", **options)
+        return result_frame(view(self._results, "costs", **options))
 
-    def clients(self, **options: Any) -> Frame:
+    def clients(self, **options: Any) -> ResultFrame:
         """A row for each client, a column for each method, where clients were tested on their own images."""
-        return view(self._results, "clients", **options)
+        return result_frame(view(self._results, "clients", **options))
 
-    def summary(self, **options: Any) -> Frame:
+    def summary(self, **options: Any) -> ResultFrame:
         """A row for each method of each suite, a column for each scenario."""
-        return view(self._results, "summary", **options)
+        return result_frame(view(self._results, "summary", **options))
 
-    def ranks(self, **options: Any) -> Frame:
+    def ranks(self, **options: Any) -> ResultFrame:
         """A row for each method of each suite: its rank in each complete scenario, mean rank and tie group."""
-        return view(self._results, "ranks", **options)
+        return result_frame(view(self._results, "ranks", **options))
 
-    def time_to_target(self, target: float | str, **options: Any) -> Frame:
+    def time_to_target(self, target: float | str, **options: Any) -> ResultFrame:
         """A row for each method: rounds, simulated seconds, bytes, FLOPs and joules until it reached a score.
 
         Args:
             target: a fraction such as 0.8, or text such as `80%`.
             options: metric.
         """
-        return view(self._results, "reach", reach=target, **options)
+        return result_frame(view(self._results, "reach", reach=target, **options))
 
-    def pareto(self, cost: str = "bytes", **options: Any) -> Frame:
+    def pareto(self, cost: str = "bytes", **options: Any) -> ResultFrame:
         """A row for each method: what it cost, and whether it is on the front of score and cost.
 
         Args:
             cost: `bytes`, `flops`, `seconds`, `joules` or `memory`.
             options: metric and at.
         """
-        return view(self._results, "pareto", pareto=cost, **options)
+        return result_frame(view(self._results, "pareto", pareto=cost, **options))
 
-    def deployable(self, **options: Any) -> Frame:
+    def deployable(self, **options: Any) -> ResultFrame:
         """A row for each method: what clients can run of its model, by device and by size."""
-        return view(self._results, "sizes", **options)
+        return result_frame(view(self._results, "sizes", **options))
 
-    def tuning(self) -> Frame:
+    def tuning(self) -> ResultFrame:
         """A row for each tuned method: its winner, and the best score to expect of fewer candidates."""
-        return view(self._candidates, "tuning", people=True)
+        return result_frame(view(self._candidates, "tuning", people=True))
 
-    def candidates(self) -> Frame:
+    def candidates(self) -> ResultFrame:
         """A row for each candidate of each tuned method and each round that it was scored after."""
-        return view(self._candidates, "tuning")
+        return result_frame(view(self._candidates, "tuning"))
 
     def __repr__(self) -> str:
         states = ", ".join(f"{n:,} {state}" for state, n in self.cells["status"].value_counts().items())

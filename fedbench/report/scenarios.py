@@ -10,7 +10,7 @@ from typing import Any
 
 from fedbench.report.board_frames import about, unranked
 from fedbench.report.budget import MEANING
-from fedbench.report.frames import DASH, Format, Frame, frame, is_blank, lists, number, page, probability, reframed
+from fedbench.report.frames import DASH, Format, Frame, frame, is_blank, number, page, probability
 from fedbench.report.grouping import distinct
 from fedbench.report.layout import unit_of
 from fedbench.report.leaderboards import Leaderboard, Row
@@ -323,13 +323,13 @@ def lettered(found: Frame) -> Frame:
     """A summary for people: the mean of a scenario with the letters of its tie group, or the word for its absence."""
     if found.attrs.get("columns"):
         return found
-    cells, metric = lists(found), found.attrs["metric"]
+    cells, metric = dict(found.cells), found.attrs["metric"]
     formats = dict(found.attrs["formats"])
     for title in [name.removesuffix(" status") for name in cells if name.endswith(" status")]:
         rows = zip(*(cells[name] for name in (title, f"{title} group", f"{title} status")), strict=True)
         cells[title] = [_lettered(score, group, status, metric) for score, group, status in rows]
         formats[title] = Format(title)
-    return reframed(found, cells, formats)
+    return Frame(cells, {**found.attrs, "formats": formats})
 
 
 def _lettered(value: float, group: str, status: str, metric: str) -> str:

@@ -159,7 +159,7 @@ def _but_seed_and_rounds(config: Mapping[str, Any]) -> str:
     return hash_of_json({**config, "seed": None, "train": train})
 
 
-def finished_on(folder: Path, machine: Mapping[str, Any]) -> Iterator[tuple[Path, dict[str, Any]]]:
+def finished_on(folder: Path, machine: Mapping[str, Any]) -> Iterator[tuple[Path, Mapping[str, Any]]]:
     """The folder and the manifest of every finished cell under `folder` that such a machine computed, candidates too;
     what cannot be read is passed over."""
     try:

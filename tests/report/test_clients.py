@@ -141,7 +141,7 @@ def test_of_many_clients_the_worst_are_listed_in_their_order(tmp_path, metric, l
     write_cell(tmp_path / "s", "fedv", evaluation=rows, evaluation__by="client")
     every = clients([board(tmp_path, metric=metric)])
     found = worst_clients(every)
-    listed = found["client"].tolist()
+    listed = found["client"]
     assert len(every) == MOST_CLIENTS + 2 and len(listed) == MOST_CLIENTS and listed == sorted(listed)
     assert {str(n) for n in every["client"]} - {str(n) for n in listed} == left_out
     assert f"{MOST_CLIENTS} of {MOST_CLIENTS + 2} clients" in found.attrs["pages"][0]["notes"][0]

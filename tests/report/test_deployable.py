@@ -13,6 +13,7 @@ from factories import eval_rows, write_cell
 
 from fedbench.report.deployable import deployable
 from fedbench.report.leaderboards import leaderboards
+from fedbench.report.results import result_frame
 from fedbench.results import load
 
 NO_SIZE = dict.fromkeys(("capacity", "rank", "width"))
@@ -72,7 +73,7 @@ def folder(tmp_path):
 
 
 def rows_of(folder, metric="accuracy"):
-    return deployable(leaderboards(load([folder]), metric)).set_index("method")
+    return result_frame(deployable(leaderboards(load([folder]), metric))).set_index("method")
 
 
 def test_deployable_is_the_mean_over_clients_and_nothing_counts_as_0(folder):

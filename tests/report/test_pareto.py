@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from types import SimpleNamespace
 
 import pytest
 from boards import ROLES
@@ -31,7 +32,7 @@ def method(folder, name, mean, cost, seeds=5, wave=1.0):
 
 def front(folder, what="bytes", **options):
     found = pareto(leaderboards(load([folder]), roles=ROLES, **options), what)
-    return {row.method: row for row in found.itertuples()}
+    return {row["method"]: SimpleNamespace(**row) for row in found.records()}
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from fedbench import __version__
 from fedbench.errors import UserError
 from fedbench.report import board_frames, cost_tables, deployable, paper, pareto, tuning_tables
 from fedbench.report.budget import paid
-from fedbench.report.frames import PLACE, Frame
+from fedbench.report.frames import Frame
 from fedbench.report.grouping import Place, cited, headings, registered, select
 from fedbench.report.html.origin import origin
 from fedbench.report.layout import Column, Page, laid_out
@@ -301,11 +301,15 @@ def fronts(boards: Sequence[Leaderboard]) -> dict[tuple[str, ...], dict[str, Any
             points = pareto.pareto(boards, what)
         except UserError:  # of no result is it known
             continue
-        for place, on in points.groupby(list(PLACE), sort=False):
-            columns = zip(*(on[name].tolist() for name in ("method", "spent", "front", "verdict")), strict=True)
-            found[tuple(map(str, place))][what] = [
-                {"label": label, "spent": rounded(spent), "front": front, "verdict": verdict}
-                for label, spent, front, verdict in columns
+        for place, rows in points.tables().items():
+            found[place][what] = [
+                {
+                    "label": points["method"][i],
+                    "spent": rounded(points["spent"][i]),
+                    "front": points["front"][i],
+                    "verdict": points["verdict"][i],
+                }
+                for i in rows
             ]
     return found
 
@@ -387,6 +391,5 @@ def plain_columns(found: Sequence[Column]) -> list[dict[str, Any]]:
 
 def texts(found: Frame, sources: Sequence[str] = ()) -> Mapping[str, str]:
     """A frame in the formats that papers and programs take in."""
-    cited = found.copy(deep=False)
-    cited.attrs = {**found.attrs, "sources": sources}
+    cited = Frame(found.cells, {**found.attrs, "sources": sources})
     return {form: render(cited, form) for form in TEXTS}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pandas
 import pytest
 from legible import wrong
 from matplotlib.figure import Figure
@@ -72,7 +73,7 @@ def test_curves_of_many_can_be_read(skew, panels, methods, long):
 
 @pytest.mark.parametrize(("panels", "methods"), [(1, 20), (12, 3)])
 def test_fronts_of_many_can_be_read(skew, results, panels, methods):
-    points = fronts(leaderboards(results), "bytes")
+    points = pandas.DataFrame(fronts(leaderboards(results), "bytes").cells)
     (board,) = many(skew[0], 1, methods, True)
     named = points.iloc[[i % len(points) for i in range(len(board.methods))]].assign(method=list(board.methods))
     assert wrong(pareto({SCENARIO.format(i): named for i in range(panels)}, "bytes")) == []
