@@ -12,9 +12,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from fedbench.errors import UserError
-from fedbench.suite.node import Problems
 from fedbench.suite.shipped import found, names
-from fedbench.suite.yaml import read
 
 
 class SuiteFile(click.Path):
@@ -42,6 +40,8 @@ def of_suite(key: str) -> Callable[[click.Context, click.Parameter, str], list[s
     """
 
     def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+        from fedbench.suite.node import Problems  # with ruamel.yaml, which takes a while
+        from fedbench.suite.yaml import read
 
         # Behind an option whose value is being typed, click holds the arguments among what is left to parse.
         given = context.params.get("suite") or next(iter(context.args), "")

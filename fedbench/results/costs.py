@@ -10,7 +10,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from fedbench.results.metric_direction import without_noise
-from fedbench.results.store import CELL, spans
+from fedbench.results.store import spans
 from fedbench.results.tables import filled, numbers
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ PAID = {"bytes": ("bytes_down", "bytes_up"), "flops": ("flops",), "seconds": ("d
 WAITED = "seconds"  # of PAID, how long the server waits
 SIDES = ("down", "compute", "up", "server")  # of a client's round, the simulated seconds
 SUMS = ("bytes_down", "bytes_up", "flops")
-ROWS: tuple[Any, ...] = ([], "count_all")  # of a group, how many rows it has
 LARGEST_SUM = 2.0**62  # from which a sum of int64 may overflow
 BLOCK = 64  # cells whose layers are counted at once: their lists take more memory than all other columns
 
@@ -60,11 +59,34 @@ def spending(rounds: np.ndarray, amounts: np.ndarray) -> Spending:
     import numpy as np
 
     found, places = np.unique(rounds, return_inverse=True)
+    return Spending(found.tolist(), np.cumsum(_added(len(found), places, amounts)).tolist())
+
+
+def _added(n: int, groups: np.ndarray, amounts: np.ndarray) -> np.ndarray:
+    """The sums of n groups, one row after the other, as floats must be added for equal bits; groups: of each row."""
+    import numpy as np
+
     large = amounts.dtype.kind == "i" and float(amounts.sum(dtype=float)) > LARGEST_SUM
-    paid = amounts.astype(object) if large else amounts
-    totals = np.zeros(len(found), paid.dtype)
-    np.add.at(totals, places, paid)  # one row after the other, as floats must be added for equal bits
-    return Spending(found.tolist(), np.cumsum(totals).tolist())
+    sums = np.zeros(n, object if large else amounts.dtype)
+    np.add.at(sums, groups, amounts.astype(object) if large else amounts)
+    return sums
+
+
+def _largest(n: int, groups: np.ndarray, amounts: np.ndarray) -> np.ndarray:
+    """The largest amount of each of n groups, 0 at least."""
+    import numpy as np
+
+    found = np.zeros(n, amounts.dtype)
+    np.maximum.at(found, groups, amounts)
+    return found
+
+
+def _cells(table: pyarrow.Table) -> tuple[list[str], np.ndarray]:
+    """The cells of a table by their ids, and the place of each row's there. Arrow's own groups would import pandas."""
+    import numpy as np
+
+    places = spans(table)
+    return [*places], np.repeat(np.arange(len(places)), [end - start for start, end in places.values()])
 
 
 def totals(whole: Callable[[str, Sequence[str]], pyarrow.Table]) -> dict[str, dict[str, Any]]:
@@ -82,17 +104,20 @@ def totals(whole: Callable[[str, Sequence[str]], pyarrow.Table]) -> dict[str, di
     Args:
         whole: reads some columns of a table of all cells, after a column `cell`; each is forgotten after its use.
     """
+    import numpy as np
+
     found: dict[str, dict[str, Any]] = {}
-    rounds = _exact(whole("rounds", ("round", *SUMS)), SUMS)
-    wanted = [ROWS, ("round", "max"), *((name, "sum") for name in SUMS)]
-    for id, n, last, *sums in _grouped(rounds, (CELL,), wanted):
-        own = {"rows": n, "last": last, "sums": tuple(map(int, sums)), **dict(zip(SUMS, map(float, sums), strict=True))}
-        others = ("gamma", "server_flops", "server_memory", "simulated")
-        found[id] = {**own, **dict.fromkeys(others), "returned": 0, "layers": 0, "exchange": {}}
-    exchange = _exact(whole("exchange", ("what", "bytes_down", "bytes_up")), ("bytes_down", "bytes_up"))
-    for id, kind, *sent in _grouped(exchange, (CELL, "what"), [("bytes_down", "sum"), ("bytes_up", "sum")]):
+    rounds = whole("rounds", ("round", *SUMS))
+    ids, cells = _cells(rounds)
+    last = _largest(len(ids), cells, filled(rounds, "round")).tolist()
+    sums = zip(*(_added(len(ids), cells, filled(rounds, name)).tolist() for name in SUMS), strict=True)
+    for id, n, end, own in zip(ids, np.bincount(cells).tolist(), last, sums, strict=True):
+        others = dict.fromkeys(("gamma", "server_flops", "server_memory", "simulated"))
+        paid = {"sums": own, **dict(zip(SUMS, map(float, own), strict=True))}
+        found[id] = {"rows": n, "last": end, **paid, **others, "returned": 0, "layers": 0, "exchange": {}}
+    for id, kind, sent in _exchanged(whole("exchange", ("what", "bytes_down", "bytes_up"))):
         if id in found:
-            found[id]["exchange"][kind] = [*map(int, sent)]
+            found[id]["exchange"][kind] = sent
     coverage = _coverage(whole("rounds", ("round", "trained_layers", "arrived")))
     memory = _memory(whole("rounds", ("client", "memory_bytes", "workspace_bytes")))
     server = _server(whole("server", ("flops", "memory_bytes")))
@@ -102,32 +127,31 @@ def totals(whole: Callable[[str, Sequence[str]], pyarrow.Table]) -> dict[str, di
     return found
 
 
-def _exact(table: pyarrow.Table, names: Sequence[str]) -> pyarrow.Table:
-    """A table whose integers can be added up: those whose sum may overflow become decimals."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
+def _exchanged(exchange: pyarrow.Table) -> Iterator[tuple[str, str, list[int]]]:
+    """Of each cell and kind, in the order of first rows, the bytes down and up."""
+    import numpy as np
 
-    for name in names:
-        if len(table) and pc.sum(table[name].cast(pa.float64())).as_py() > LARGEST_SUM:
-            place = table.schema.get_field_index(name)
-            table = table.set_column(place, name, table[name].cast(pa.decimal128(38)))
-    return table
-
-
-def _grouped(table: pyarrow.Table, keys: Sequence[str], wanted: Sequence[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
-    """The keys of each group, in the order of first rows, and what is wanted of it, as Arrow's `aggregate` takes it."""
-    found = table.group_by([*keys], use_threads=False).aggregate([*wanted])
-    return zip(*(column.to_pylist() for column in found.columns), strict=True)
+    if not len(exchange):
+        return
+    ids, cells = _cells(exchange)
+    kinds = exchange["what"].combine_chunks().dictionary_encode()
+    names, codes = kinds.dictionary.to_pylist(), numbers(kinds.indices)
+    found, first, groups = np.unique(cells << 32 | codes, return_index=True, return_inverse=True)
+    down, up = (_added(len(found), groups, filled(exchange, f"bytes_{way}")).tolist() for way in ("down", "up"))
+    for i in np.argsort(first).tolist():
+        yield ids[found[i] >> 32], names[found[i] & 0xFFFFFFFF], [down[i], up[i]]
 
 
 def _memory(rounds: pyarrow.Table) -> Iterator[tuple[str, dict[str, Any]]]:
     """Of each client's largest estimate over rounds, the smallest, the median and the largest, in bytes."""
-    import pyarrow.compute as pc
+    import numpy as np
 
-    needed = pc.add(rounds["memory_bytes"], pc.fill_null(rounds["workspace_bytes"], 0))
-    clients = rounds.append_column("needed", needed).group_by([CELL, "client"]).aggregate([("needed", "max")])
-    for id, largest in _grouped(clients, (CELL,), [("needed_max", "list")]):
-        yield id, {"memory": [float(of(largest)) for of in (min, median, max)]}
+    ids, cells = _cells(rounds)
+    needed = filled(rounds, "memory_bytes") + filled(rounds, "workspace_bytes")
+    found, groups = np.unique(cells << 32 | filled(rounds, "client"), return_inverse=True)
+    clients = np.split(_largest(len(found), groups, needed), np.flatnonzero(np.diff(found >> 32)) + 1)
+    for id, largest in zip(ids, clients, strict=False):  # of no cell there is one empty part
+        yield id, {"memory": [float(of(largest.tolist())) for of in (min, median, max)]}
 
 
 def _coverage(rounds: pyarrow.Table) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -157,31 +181,35 @@ def _coverage(rounds: pyarrow.Table) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _server(server: pyarrow.Table) -> Iterator[tuple[str, dict[str, Any]]]:
-    for id, flops, memory in _grouped(_exact(server, ("flops",)), (CELL,), [("flops", "sum"), ("memory_bytes", "max")]):
-        yield id, {"server_flops": float(flops), "server_memory": float(memory)}
+    ids, cells = _cells(server)
+    flops = _added(len(ids), cells, filled(server, "flops"))
+    memory = _largest(len(ids), cells, filled(server, "memory_bytes"))
+    for id, sum_of_flops, most in zip(ids, flops.tolist(), memory.tolist(), strict=True):
+        yield id, {"server_flops": float(sum_of_flops), "server_memory": float(most)}
 
 
 def _simulated(whole: Callable[[str, Sequence[str]], pyarrow.Table]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Of cells whose clients have devices, seconds and joules."""
-    import pyarrow.compute as pc
+    import numpy as np
 
     clock = whole("clock", ("clients", "duration", "idle_share"))
     if not len(clock):
         return
-    sides = [f"{side}_seconds" for side in SIDES]
-    rounds = whole("rounds", (*sides, "energy"))
-    nulls = pc.CountOptions(mode="only_null")
-    both = [*((name, "sum") for name in (*sides, "energy")), *((name, "count", nulls) for name in (*sides, "energy"))]
-    clients = {id: (n, facts) for id, n, *facts in _grouped(rounds, (CELL,), [ROWS, *both])}
-    span = pc.multiply(clock["clients"], clock["duration"])
-    clock = clock.append_column("span", span).append_column("waiting", pc.multiply(clock["idle_share"], span))
-    wanted = [ROWS, ("duration", "sum"), ("span", "sum"), ("waiting", "sum")]
-    for id, n, total, span, waiting in _grouped(clock, (CELL,), wanted):
-        if id not in clients:
+    names = [*(f"{side}_seconds" for side in SIDES), "energy"]
+    rounds = whole("rounds", names)
+    ids, cells = _cells(rounds)
+    sums = np.stack([_added(len(ids), cells, filled(rounds, name)) for name in names], 1)
+    blank = [numbers(rounds[name].is_null().combine_chunks()).astype(int) for name in names]
+    nulls = np.stack([_added(len(ids), cells, one) for one in blank], 1)
+    of_clients = dict(zip(ids, zip(np.bincount(cells), sums, nulls, strict=True), strict=True))
+    ids, cells = _cells(clock)
+    span = filled(clock, "clients") * filled(clock, "duration")
+    whole_round = (filled(clock, "duration"), span, filled(clock, "idle_share") * span)
+    spent = zip(*(_added(len(ids), cells, one).tolist() for one in whole_round), strict=True)
+    for id, n, (total, busy, waiting) in zip(ids, np.bincount(cells).tolist(), spent, strict=True):
+        if id not in of_clients or of_clients[id][2][:-1].any():
             continue
-        of, facts = clients[id]
-        (*seconds, joules), (*unknown, unmetered) = facts[: len(SIDES) + 1], facts[len(SIDES) + 1 :]
-        if not any(unknown):
-            means = dict(zip(SIDES, (each / of for each in seconds), strict=True))
-            found = {"round": total / n, "total": total, **means, "idle": waiting / span if span else 0.0}
-            yield id, {"simulated": found | {"joules": None if unmetered else joules}}
+        of, (*seconds, joules), (*_, unmetered) = of_clients[id]
+        means = {side: float(each / of) for side, each in zip(SIDES, seconds, strict=True)}
+        found = {"round": total / n, "total": total, **means, "idle": waiting / busy if busy else 0.0}
+        yield id, {"simulated": found | {"joules": None if unmetered else float(joules)}}

@@ -202,6 +202,8 @@ def spans(table: pyarrow.Table) -> dict[str, tuple[int, int]]:
     """Of a table with the column `cell`: the first row of each cell, and the one after its last."""
     import numpy as np
 
+    if not len(table):
+        return {}
     column = table[CELL].combine_chunks()
     codes, ids = numbers(column.indices), column.dictionary.to_pylist()
     starts = np.flatnonzero(np.diff(codes, prepend=-1))

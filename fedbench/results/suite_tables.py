@@ -12,7 +12,7 @@ from fedbench.results.columns import COLUMNS
 from fedbench.results.costs import PAID, WAITED, Spending, spending, totals
 from fedbench.results.files import ALWAYS, checked_table, empty_table, has_table
 from fedbench.results.scores import NAMED, Layout, Scores
-from fedbench.results.store import CELL, TRIES, Store, spans, store_of
+from fedbench.results.store import CELL, TRIES, Store, packed_schema, spans, store_of
 from fedbench.results.tables import filled, numbers
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ class SuiteTables:
                 packed = packed.filter(pa.compute.is_in(packed[CELL], pa.array([*self.loose]), invert=True))
             parts.insert(0, _encoded(packed))
         if not parts:
-            return _encoded(_with_id(empty_table(kind).select(names), ""))
+            return _encoded(pa.Table.from_batches([], packed_schema(kind)).select([CELL, *names]))
         return parts[0] if len(parts) == 1 else pa.concat_tables(parts).unify_dictionaries().combine_chunks()
 
     @cached_property
