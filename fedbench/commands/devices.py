@@ -16,10 +16,11 @@ from fedbench.commands.output import put, warn_of_lost
 from fedbench.devices.assignment import server_of
 from fedbench.devices.feasibility import Outlook
 from fedbench.devices.table import SERVER, SHIPPED, device_of
+from fedbench.disk import hash_of_json
 from fedbench.errors import UserError
 from fedbench.registry.assets import Assets
 from fedbench.registry.registry import Registry
-from fedbench.simulation.cost_estimate import DEADLINE, Asking, of_one_method
+from fedbench.simulation.cost_estimate import DEADLINE, answers
 from fedbench.suite import load
 from fedbench.words import human_bytes, lasting
 
@@ -127,27 +128,25 @@ def fits_of(loaded: Suite, chosen: tuple, assets: Any, images: int, timeout: flo
     """What of a suite fits its devices. chosen: scenarios, methods, seeds and variants."""
     points: dict[tuple[Where, str], str] = {}
     devices: dict[str, list[dict[str, Any]]] = {}
-    groups: dict[str, list[tuple[str, Mapping[str, Any]]]] = {}
+    cells: dict[str, Mapping[str, Any]] = {}
     rules: dict[str, None] = {}
     ways: dict[str, None] = {}
-    for number, point in enumerate(loaded.points(*chosen)):
-        key, id = ((point.scenario, point.variant, point.backbone), point.method), str(number)
+    for point in loaded.points(*chosen):
+        key = ((point.scenario, point.variant, point.backbone), point.method)
         if key in points:
             continue  # another seed
-        points[key] = id
-        devices[id] = [asdict(one) for one in _devices_of(point.config.get("devices"))]
-        groups.setdefault(of_one_method(point.config), []).append((id, point.config))
+        there = [asdict(one) for one in _devices_of(point.config.get("devices"))]
+        points[key] = id = hash_of_json([point.config, there, images])[:24]
+        devices[id], cells[id] = there, point.config
         rules[_limits(point.config.get("fit", {"memory": True}))] = None
         ways[_way(point.config)] = None
-    given = {"devices": devices, "images": images}
-    asking = Asking("fedbench.simulation.method_costs:feasible", assets, timeout, list(groups.values()), given)
-    for _ in asking.run():
-        pass
+    function = "fedbench.simulation.method_costs:feasible"
+    answered = answers("fits", function, list(cells.items()), assets, timeout, devices=devices, images=images)
     found: dict[Where, dict[str, Any]] = {}
     missing: dict[str, None] = {}
     failed = False
     for (where, method), id in points.items():
-        answer = asking.found[id]
+        answer = answered[id]
         if refused := answer.get("refused"):
             raise UserError(refused)
         if "rows" in answer:

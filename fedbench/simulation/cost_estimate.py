@@ -35,21 +35,36 @@ def cost_estimates(
     timeout: float | None = None,
     preparing: Callable[[int, int], Any] = lambda done, of: None,
 ) -> dict[str, Found]:
-    """What each cell will cost, see `RoundRecords.totals`, or why that is not known, see `Asking`, by its id.
+    """What each cell will cost, see `RoundRecords.totals`, or why that is not known, by its id; see `answers`."""
+    return answers("totals", "fedbench.simulation.method_costs:estimates", cells, assets, timeout, preparing)
 
-    What is `refused`, `broke` or `failed` is not kept on disk.
+
+def answers(
+    kind: str,
+    function: str,
+    cells: Sequence[Cell],
+    assets: Assets,
+    timeout: float | None = None,
+    preparing: Callable[[int, int], Any] = lambda done, of: None,
+    **given: Any,
+) -> dict[str, Found]:
+    """What a function answers of each cell, see `Asking`, by its id. What is `refused`, `broke` or `failed` is not kept
+    on disk.
 
     Args:
-        cells: distinct ones.
+        kind: where answers are kept in the cache folder.
+        function: as of `Asking`.
+        cells: distinct ones; an id says all that its answer depends on but the code.
         assets: of the suite.
-        timeout: seconds that the estimate of one cell may take, DEADLINE by default.
+        timeout: seconds that the answer of one cell may take, DEADLINE by default.
         preparing: called with how many cells are done, of how many.
+        given: further arguments of the function.
     """
     groups: dict[str, list[Cell]] = {}
     for cell in cells:
         groups.setdefault(of_one_method(cell[1]), []).append(cell)
     files = {
-        common: cache_file("totals", [common, assets.stamp("method", group[0][1]["method"])])
+        common: cache_file(kind, [common, assets.stamp("method", group[0][1]["method"])])
         for common, group in groups.items()
     }
     before = {common: kept(file) or {} for common, file in files.items()}
@@ -57,7 +72,7 @@ def cost_estimates(
     missing = {common: left for common, group in groups.items() if (left := [c for c in group if c[0] not in found])}
     if missing:
         preparing(len(found), len(cells))
-        work = Asking("fedbench.simulation.method_costs:estimates", assets, timeout or DEADLINE, list(missing.values()))
+        work = Asking(function, assets, timeout or DEADLINE, list(missing.values()), given)
         for _ in work.run():
             preparing(len(found) + len(work.found), len(cells))
         found |= work.found

@@ -26,7 +26,7 @@ class Counting:
 
     asked: list[int] = []
 
-    def __init__(self, function, assets, timeout, groups):
+    def __init__(self, function, assets, timeout, groups, given):
         self.groups, self.found = groups, {}
 
     def run(self):
