@@ -10,11 +10,32 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing import forkserver
 from pathlib import Path
+from unittest.mock import patch
 
 from fedbench.errors import UserError
+from fedbench.processes import fork_server
 
 FOREVER = [sys.executable, "-c", "import time; time.sleep(3600)"]
+
+
+@contextmanager
+def server_without_torch() -> Iterator[None]:
+    """Within, the server that guards are forked from is another, without torch, which starts at once."""
+    server = forkserver._forkserver
+    names = ("_forkserver_address", "_forkserver_alive_fd", "_forkserver_pid")
+    before = {name: getattr(server, name) for name in names}
+    vars(server).update(dict.fromkeys(names))
+    path = os.pathsep.join([os.path.dirname(__file__), *filter(None, [os.environ.get("PYTHONPATH")])])
+    try:
+        with patch.object(fork_server, "PRELOAD", "light_server"), patch.dict(os.environ, PYTHONPATH=path):
+            yield
+    finally:
+        server._stop()
+        vars(server).update(before)
 
 
 def double(argument, tell):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from command import TINY, environment, write_suite
+from supervised import server_without_torch
 
 from fedbench.processes import fork_server, supervisor
 
@@ -39,9 +40,8 @@ def answer(number: int) -> list[int]:
 @pytest.fixture(autouse=True)
 def answering(tmp_path, monkeypatch):
     (tmp_path / "answers.py").write_text("def doubled(number, tell):\n    return [number, 2 * number]\n")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(Path(__file__).parent), *sys.path]))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), str(TINY.parent), *sys.path]))
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.syspath_prepend(str(Path(__file__).parent))
 
 
 @pytest.mark.slow
@@ -61,8 +61,7 @@ import signal, sys, threading
 import fedbench
 
 def once():
-    found = fedbench.run("tiny.yaml", plugins=[sys.argv[1]], results="r", jobs=1, device="cpu")
-    open("answer", "w").write(found.leaderboard()["method"][0])
+    ONCE
 
 signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 thread = threading.Thread(target=once)
@@ -71,28 +70,41 @@ thread.join()
 """
 
 
-def test_a_suite_runs_in_a_thread_of_a_service_that_ignores_its_children_and_has_no_streams(tmp_path):
+CALL = """
+    from fedbench.processes import fork_server, supervisor
+    fork_server.PRELOAD = "light_server"
+    open("answer", "w").write(str(supervisor.call("answers:doubled", 3, timeout=60)[1]))
+"""
+SUITE = """
+    found = fedbench.run("tiny.yaml", plugins=[sys.argv[1]], results="r", jobs=1, device="cpu")
+    open("answer", "w").write(found.leaderboard()["method"][0])
+"""
+
+
+@pytest.mark.parametrize(("once", "answer"), [(CALL, "6"), pytest.param(SUITE, "allsmall", marks=pytest.mark.slow)])
+def test_in_a_thread_of_a_service_that_ignores_its_children_and_has_no_streams(tmp_path, once, answer):
     write_suite(tmp_path, "allsmall")
-    (tmp_path / "service.py").write_text(SERVICE)
+    (tmp_path / "service.py").write_text(SERVICE.replace("    ONCE\n", once))
     words = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh", sys.executable, "service.py", str(TINY)]
     done = subprocess.run(words, cwd=tmp_path, env=environment(), timeout=300)
-    assert done.returncode == 0 and (tmp_path / "answer").read_text() == "allsmall"
+    assert done.returncode == 0 and (tmp_path / "answer").read_text() == answer
 
 
 def test_in_a_process_that_was_forked_with_a_server_at_work():
-    fork_server.start_server()
-    parents = fork_server.server_pid()
-    read, write = os.pipe()
-    if (pid := os.fork()) == 0:
-        code = 1
-        try:
-            code = 0 if answer(3) == [3, 6] and fork_server.server_pid() != parents else 2
-        finally:
-            os.write(write, bytes([code]))
-            os._exit(code)
-    assert os.read(read, 1) == b"\0"
-    os.waitpid(pid, 0)
-    assert answer(4) == [4, 8] and fork_server.server_pid() == parents, "the parent keeps its own"
+    with server_without_torch():
+        fork_server.start_server()
+        parents = fork_server.server_pid()
+        read, write = os.pipe()
+        if (pid := os.fork()) == 0:
+            code = 1
+            try:
+                code = 0 if answer(3) == [3, 6] and fork_server.server_pid() != parents else 2
+            finally:
+                os.write(write, bytes([code]))
+                os._exit(code)
+        assert os.read(read, 1) == b"\0"
+        os.waitpid(pid, 0)
+        assert answer(4) == [4, 8] and fork_server.server_pid() == parents, "the parent keeps its own"
 
 
 @pytest.mark.slow
@@ -102,7 +114,7 @@ def test_in_a_daemonic_process_that_was_spawned():
 
 
 def test_in_an_executor_of_forked_processes():
-    with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as executor:
+    with server_without_torch(), ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as executor:
         assert executor.submit(answer, 6).result() == [6, 12]
 
 

@@ -14,8 +14,15 @@ import pytest
 import supervised
 
 from fedbench.errors import UserError
-from fedbench.processes import fork_server, supervisor
+from fedbench.processes import fork_server, guard, supervisor
 from fedbench.processes.supervisor import Child, ChildFailed, call, wait
+
+
+@pytest.fixture(scope="module", autouse=True)
+def light():
+    """Nothing here needs torch."""
+    with supervised.server_without_torch():
+        yield
 
 
 def called(name: str, argument=None, timeout=60.0, **options):
@@ -115,6 +122,8 @@ def test_stack_of_a_crash():
 )
 def test_out_of_time(name, argument, monkeypatch):
     monkeypatch.setattr(supervisor, "LAST", 1.0)
+    if name == "stop_guard":  # of this process, which waits for a guard that does not do its work
+        monkeypatch.setattr(guard, "TO_END", 0.5)
     began = time.monotonic()
     error = failure(name, argument, timeout=0.5)
     assert time.monotonic() - began < 10
@@ -209,7 +218,9 @@ def test_server_that_was_killed_is_started_again():
 def test_nothing_is_left_of_a_killed_caller(tmp_path):
     pids = tmp_path / "pids"
     script = (
+        "from fedbench.processes import fork_server\n"
         "from fedbench.processes.supervisor import call\n"
+        "fork_server.PRELOAD = 'light_server'\n"
         f"call('supervised:leave_children', {dict(pids=str(pids), then='hang')}, timeout=None)\n"
     )
     path = os.pathsep.join([os.path.dirname(supervised.__file__), *sys.path])

@@ -1,0 +1,9 @@
+"""What a server of workers imports that needs no torch: it starts at once, and tests of processes alone need no more."""
+
+import warnings
+
+import fedbench.processes.guard  # noqa: F401
+from fedbench.processes import process_tree
+
+process_tree.adopt_orphans()  # as fedbench/runner/forkserver_preload.py
+warnings.filterwarnings("ignore", "forkserver: waitpid returned unexpected pid")
