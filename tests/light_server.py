@@ -1,4 +1,4 @@
-"""What a server of workers imports that needs no torch: it starts at once, and tests of processes alone need no more."""
+"""What a server of workers imports that needs no torch: it starts at once, which does for tests of processes alone."""
 
 import warnings
 

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
 
 import pytest
 from command import TINY, environment, write_suite
