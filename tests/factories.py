@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
+import shutil
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedbench.disk import hash_of_json
+from fedbench.disk import hash_of_json, write_atomically
 from fedbench.results import merge_index, read_index, write_manifest, write_rows
 from fedbench.results.columns import SIMULATED
 from fedbench.results.identity import identity
 from fedbench.results.index import Entry, Key
+from fedbench.results.tables import table_bytes
 
 DOMAINS = ("solid", "outline", "texture", "dim", "clutter", "sketch")
 CAPACITIES = (12, 10, 8, 6, 4, 3)
@@ -103,6 +108,12 @@ def prefix_rounds(capacities: Sequence[int] = CAPACITIES, rounds: int = 12) -> l
     return [round_row(t, n, range(depth)) for t in range(1, rounds + 1) for n, depth in enumerate(capacities)]
 
 
+@functools.cache
+def usual_rounds() -> bytes:
+    """The table of rounds of every cell that is given none."""
+    return table_bytes("rounds", prefix_rounds())
+
+
 def layer_row(t: int, layer: int, holders: int = 6, **changes: Any) -> dict[str, Any]:
     """One layer in one round; the averages lose a tenth of the products."""
     row = {
@@ -160,7 +171,7 @@ def write_cell(
     folder = suite_folder / "".join(c if c.isalnum() or c in "-_" else "_" for c in name)
     if status == "finished":
         write_rows(folder, "eval", evaluation)
-        write_rows(folder, "rounds", prefix_rounds() if rounds is None else rounds)
+        write_atomically(folder / "rounds.parquet", usual_rounds() if rounds is None else table_bytes("rounds", rounds))
         beside = {"layers": layers, "exchange": exchange, "server": server, "clock": clock, "right": right}
         write_beside(folder, beside | {"sizes": sizes, "deployed": deployed})
     own = {"id": id, "status": status, "reason": reason, "config": resolved, "seconds": 20.0 + seed}
@@ -192,6 +203,21 @@ def write_suite(folder: Path, seeds: Sequence[int] = (0, 1, 2), scenario: str = 
     """A suite like the shipped ones: five methods, two controls, one second output, one cell that failed, one
     not applicable.
     """
+    if folder.exists():
+        return _made_up(folder, tuple(seeds), scenario)
+    shutil.copytree(_template(folder.name, tuple(seeds), scenario), folder)
+    return folder
+
+
+@functools.cache
+def _template(name: str, seeds: tuple[int, ...], scenario: str) -> Path:
+    """Such a suite, made once and copied."""
+    made = tempfile.TemporaryDirectory(prefix="fedbench-made-up-")
+    atexit.register(made.cleanup)
+    return _made_up(Path(made.name) / name, seeds, scenario)
+
+
+def _made_up(folder: Path, seeds: tuple[int, ...], scenario: str) -> Path:
     last = {
         "inclusivefl": 0.80,
         "depthfl": 0.83,

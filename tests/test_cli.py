@@ -9,7 +9,7 @@ import sys
 import click
 import pytest
 from click.testing import CliRunner
-from command import MAIN, TINY, fedbench, run, write_suite
+from command import MAIN, fedbench, run, write_suite
 
 from fedbench.cli import main
 from fedbench.commands import COMMANDS
@@ -65,11 +65,25 @@ def test_the_first_help_names_every_command(tmp_path):
     assert len(done.stdout.splitlines()) <= 16 + len(COMMANDS) + 1  # a line for each, that of the plugin's too
 
 
+OF_FEDBENCH = """\
+suite: own
+defaults:
+  backbone: micro_vit
+  data: {name: strokes6, classes: 2, train_per_class: 4, test_per_class: 2}
+  capacities: [6, 6, 6, 6, 6, 6]
+  train: {rounds: 1, max_steps: 1, batch_size: 2}
+scenarios: {small: {}}
+methods: [fedra]
+"""
+
+
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory, own_cache):
     folder = tmp_path_factory.mktemp("finished")
     write_suite(folder)
     assert run("--quiet", cwd=folder).exit_code == 0
+    (folder / "own.yaml").write_text(OF_FEDBENCH)
+    assert fedbench("plan", "own.yaml", cwd=folder).exit_code == 0  # costs are known from now on
     return folder
 
 
@@ -77,11 +91,11 @@ def finished(tmp_path_factory, own_cache):
     "words",
     [
         ("--help",),
-        ("run", "--help"),
+        pytest.param(("run", "--help"), marks=pytest.mark.slow),
         ("plugins", "list"),
         ("compare", "r"),
-        ("compare", "r", "--format", "csv"),
-        ("plan", "tiny.yaml", "--plugin", str(TINY), "--results", "r"),
+        pytest.param(("compare", "r", "--format", "csv"), marks=pytest.mark.slow),
+        ("plan", "own.yaml"),
     ],
     ids=lambda words: " ".join(words[:2]),
 )

@@ -132,7 +132,11 @@ def test_a_pickle_in_the_cache_of_images(make, name, tmp_path, canary, monkeypat
     assert cached("x", lambda new_array: Splits(images, images)).train.y.tolist() == [0, 0]
 
 
-@pytest.mark.parametrize("content", ["pickle", '{"components": [{"name": "os.system"}]}', "[" * 100_000, "9" * 5000])
+@pytest.mark.parametrize(
+    "content",
+    ["pickle", '{"components": [{"name": "os.system"}]}']
+    + [pytest.param(text, marks=pytest.mark.slow) for text in ("[" * 100_000, "9" * 5000)],
+)
 def test_whatever_lies_in_the_cache_of_facts(content, tmp_path, canary, monkeypatch):
     monkeypatch.setenv("FEDBENCH_CACHE", str(tmp_path / "cache"))
     write_suite(tmp_path)
@@ -231,7 +235,7 @@ def test_no_command_writes_through_a_link(command, name, cell, tmp_path):
     assert [path.name for path in (tmp_path / "elsewhere").rglob("*")] == ["empty"]
 
 
-@pytest.mark.parametrize("absolute", [False, True])
+@pytest.mark.parametrize("absolute", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_run_sets_no_file_of_another_folder_aside(absolute, tmp_path):
     """A manifest that calls a file elsewhere one of its cell's, and damaged."""
     write_suite(tmp_path)

@@ -29,6 +29,7 @@ def needs(*packages: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(bool(missing(*packages)), reason=f"not installed: {', '.join(missing(*packages))}")
 
 
+@pytest.mark.slow
 @needs("peft")
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")
 def test_the_reference_without_dropout_does_the_plain_loops_round():

@@ -81,6 +81,7 @@ def held(registry: Registry, clients: int, examples: int) -> int:
     """Bytes that stay allocated for registered clients; the images themselves are not among them."""
     federation(registry, clients, examples)  # what is made only once is made now
     gc.collect()
+    gc.freeze()  # what other tests have left is looked through once
     tracemalloc.start()
     try:
         kept = federation(registry, clients, examples)

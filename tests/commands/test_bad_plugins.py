@@ -66,7 +66,7 @@ def fedbench_suite_started(suite):
     pathlib.Path(__file__).with_name("told").write_text(suite)
 """
 FAULTS = {"exits": "import os\nos._exit(7)\n", "hangs": "import time\ntime.sleep(3600)\n"}
-READING, ASKING = 3, 12  # seconds of deadlines; the longer one is for processes that have work to do
+READING, ASKING = 2, 6  # seconds of deadlines; the longer one is for processes that have work to do
 
 
 def write(folder, methods: str, changes: tuple[str, str] = ("", "")) -> None:

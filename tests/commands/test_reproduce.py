@@ -28,6 +28,7 @@ def reproduce(folder, source, *words):
     return done.exit_code, json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_a_page_is_run_again_to_the_bit_from_the_page_alone(made, tmp_path):
     page = shutil.copy(made / "report.html", tmp_path)
     code, told = reproduce(tmp_path, page)

@@ -14,4 +14,4 @@ def examples(tmp_path_factory, own_cache):
     folder = tmp_path_factory.mktemp("examples")
     for block in EXAMPLES:
         (folder / file_of(block)).write_text(block.text)
-    return Registry([str(folder / file_of(block)) for block in EXAMPLES])
+    return Registry([str(folder / file_of(block)) for block in EXAMPLES], in_place=True)

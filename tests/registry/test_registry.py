@@ -130,7 +130,11 @@ def test_a_component_registered_twice_by_one_plugin(install):
     assert "registers the allocation 'one' twice" in Registry().catalogue.broken["twice_package"]
 
 
-@pytest.mark.parametrize("fault", ["import nothing_of_this_name", "raise SystemExit(3)", "def broken(:"])
+@pytest.mark.parametrize(
+    "fault",
+    ["import nothing_of_this_name"]
+    + [pytest.param(fault, marks=pytest.mark.slow) for fault in ("raise SystemExit(3)", "def broken(:")],
+)
 def test_a_plugin_that_fails_to_import_stops_nothing_else(install, tmp_path, fault):
     install("sick-package", fault)
     write_suite(

@@ -26,6 +26,7 @@ def small_disk(tmp_path):
     subprocess.run(["umount", "-l", folder], capture_output=True)  # that of `makes_read_only` was on top
 
 
+@pytest.mark.slow
 def test_a_disk_that_runs_full_costs_the_cells_that_find_it_so_and_no_more(small_disk, own_cache):
     write_suite(small_disk, f"fedra, {method('fills_the_disk', small_disk / 'r')}, allsmall")
     words = ("run", "tiny.yaml", "--plugin", TINY, "--plugin", DYING, "--results", "r", "--jobs", 1)

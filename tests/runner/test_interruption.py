@@ -159,7 +159,8 @@ def test_a_server_that_is_killed_again_and_again_is_told_of(tmp_path, own_cache)
     assert code == 2 and "no worker process can be started: their server ended" in told
 
 
-def test_a_second_ctrl_c_ends_a_run_at_once_and_leaves_it_to_be_resumed(tmp_path, own_cache, hears_signals):
+@pytest.mark.parametrize("resumed", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_a_second_ctrl_c_ends_a_run_at_once_and_leaves_it_to_be_resumed(tmp_path, own_cache, hears_signals, resumed):
     hows = ("ignores_sigterm", "leaves_grandchildren_and_hangs")
     found, done, seconds = interrupted(tmp_path, *hows, signals=(signal.SIGINT, signal.SIGINT))
     print(f"two presses, half a second apart, and the end {seconds:.1f} s after the first")
@@ -168,6 +169,8 @@ def test_a_second_ctrl_c_ends_a_run_at_once_and_leaves_it_to_be_resumed(tmp_path
     assert "stopped" in done.stdout
     assert dying.all_ended(tmp_path)
     assert not list((tmp_path / "r").rglob("*.tmp"))
+    if not resumed:
+        return
     (tmp_path / "fine").touch()
     words = ("run", "tiny.yaml", "--plugin", TINY, "--plugin", dying.DYING)
     assert [fedbench(*words, "--results", r, cwd=tmp_path).exit_code for r in ("r", "undisturbed")] == [0, 0]

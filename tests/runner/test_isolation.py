@@ -33,7 +33,11 @@ def dead(tmp_path_factory, own_cache):
     """One run of every way to die, each in its second round, and of ways to misbehave and live."""
     folder = tmp_path_factory.mktemp("dead")
     words = ("--jobs", 4, "--memory-limit", "600MB")
+    start_server()
+    server = server_pid()
     found, done, _ = run(folder, *DIES, *SURVIVES[1:], words=words)
+    start_server()
+    assert server_pid() == server, "garbage on every pipe, and each of these ends, leave the server alone"
     return folder, found, done
 
 
@@ -78,19 +82,11 @@ def test_no_process_and_no_temporary_file_is_left(dead):
     assert not list((folder / "r").rglob("*.tmp"))
 
 
+@pytest.mark.slow  # a second server loads torch
 def test_a_killed_server_costs_the_cells_of_that_moment_alone(tmp_path, own_cache):
     found, done, _ = run(tmp_path, "kills_its_server", "takes_a_second", words=("--jobs", 1))
     assert done.exit_code == 1 and "RuntimeError: it killed the server" in found["kills_its_server"]["reason"]
     assert found["fedra"]["status"] == found["takes_a_second"]["status"] == "finished"
-
-
-def test_garbage_on_every_pipe_harms_no_other_cell(tmp_path, own_cache):
-    start_server()
-    server = server_pid()
-    found, done, _ = run(tmp_path, "writes_garbage", "takes_a_second", words=("--jobs", 3))
-    assert done.exit_code == 0 and {cell["status"] for cell in found.values()} == {"finished"}
-    start_server()
-    assert server_pid() == server
 
 
 def test_failed_cells_are_kept_until_they_are_to_be_retried(dead):
@@ -115,7 +111,7 @@ HANGS = (
 def late(tmp_path_factory, own_cache):
     """One run of every way to hang, with a timeout on the command line, which wins over the suite's."""
     folder = tmp_path_factory.mktemp("late")
-    run(folder, words=("--method", "fedra"))  # loads the server
+    start_server()
     found, done, seconds = run(folder, *HANGS, words=("--jobs", len(HANGS), "--timeout", 4))
     return folder, found, done, seconds
 

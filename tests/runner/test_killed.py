@@ -32,6 +32,11 @@ def killed(chained, folder, kills, seed=0):
     return toll
 
 
+def test_a_few_kills_at_random_instants(chained, tmp_path):
+    assert killed(chained, tmp_path, 8).kills == 8
+
+
+@pytest.mark.slow
 def test_fifty_kills_at_random_instants(chained, tmp_path):
     toll = killed(chained, tmp_path, 50)
     print(toll)
@@ -46,11 +51,13 @@ def test_a_few_kills_of_a_cell_that_two_processes_train(tmp_path):
     killed((order, said(order.folder)), tmp_path, 4)
 
 
-def test_a_kill_before_any_of_the_changes_on_disk(tmp_path):
-    """Two rounds, and a checkpoint between them: a kill before the first change, before the second, ..."""
+@pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.slow)])
+def test_a_kill_before_any_of_the_changes_on_disk(tmp_path, every):
+    """Two rounds, and a checkpoint between them: a kill before the first change, before the second, ...; before every
+    seventh of them where time is short."""
     order = order_of(tmp_path / "whole", "chained", 2)
     worker.run(order)
-    for number in count():
+    for number in count(step=every):
         one = moved(order, tmp_path / str(number))
         if not killed_before_write(one, number):
             break

@@ -14,13 +14,16 @@ import kills
 import psutil
 import pytest
 from command import MAIN, TINY, environment, run, write_suite, written
+from supervised import server_without_torch
 
 from fedbench.errors import Interrupted
 from fedbench.results import read_manifest
+from fedbench.runner import local
 from fedbench.runner.local import Local
 from fedbench.simulation.checkpoint import Checkpoints
 
 
+@pytest.mark.slow
 def test_what_a_worker_started_ends_with_its_cell(tmp_path):
     flag = tmp_path / "x"
     write_suite(tmp_path, f"{{name: spawns, extends: odd, how: spawn, until: {flag}}}")
@@ -29,6 +32,7 @@ def test_what_a_worker_started_ends_with_its_cell(tmp_path):
     assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 
 
+@pytest.mark.slow
 def test_a_worker_whose_run_was_killed_leaves_its_cell_to_the_next_run(tmp_path):
     """Though the worker hangs, and so never finds that nobody listens; and what it started ends with it."""
     write_suite(tmp_path, f"{{name: spawns, extends: odd, how: spawn, until: {tmp_path / 'x'}}}")
@@ -111,6 +115,18 @@ def test_a_second_call_ends_it_at_once(tmp_path, own_cache):
     assert read_manifest(order.folder)["status"] == "running"
 
 
+def test_a_cell_that_kills_the_server_costs_itself_alone(tmp_path, own_cache, monkeypatch):
+    """These cells train nothing, and so their server loads no torch."""
+    monkeypatch.setattr(local, "CELL", "supervised:cell")
+    order, events = kills.order_of(tmp_path, "chained", 1), []
+    jobs = [kills.moved(order, tmp_path / name).to_json() for name in ("before", "kills", "after")]
+    with server_without_torch():
+        Local()(jobs, lambda event: events.append(event) or True)
+    ends = [(event["status"], event["reason"] or "") for event in events if event["event"] == "ended"]
+    assert [status for status, _ in ends] == ["finished", "failed", "finished"]
+    assert "RuntimeError: it killed the server" in ends[1][1]
+
+
 def test_one_that_was_stopped_starts_nothing(tmp_path, own_cache):
     execute, events = Local(), []
     execute.stop()
@@ -142,6 +158,7 @@ except Interrupted as interrupted:
 """
 
 
+@pytest.mark.slow
 def test_one_job_in_another_process_is_ended_by_sigterm(tmp_path, own_cache):
     """As an executor for many machines uses it."""
     order = order_of(tmp_path, "chained")

@@ -93,6 +93,7 @@ def test_no_temporary_file_is_left(mixed):
     assert not [path for path in (folder / "r").rglob("*") if path.suffix == ".tmp"]
 
 
+@pytest.mark.slow
 def test_a_hanging_cell_is_ended_at_its_deadline(tmp_path):
     write_suite(tmp_path, "{name: hangs, extends: odd, how: hang}")
     began = time.monotonic()

@@ -142,18 +142,25 @@ def test_a_run_that_was_ended_between_two_stages_goes_on(tuned, tmp_path):
     assert content_hash(part) == content_hash(folder / "r")
 
 
-def test_a_candidate_that_diverges_loses_and_one_that_breaks_is_told(tmp_path, own_cache):
-    """`odd` goes wrong as long as there is no file `until`."""
-    tune = "tune: {{trials: 2, space: {{methods.odd.{}: {{choice: [{}]}}}}}}\n"
-    file = suite(tmp_path, "{name: odd, how: diverge}", "") / "tiny.yaml"
-    text = file.read_text()
-    file.write_text(text + tune.format("until", f"'', {file}"))
+def odd_suite(folder, key, *choices):
+    """A suite whose one method goes wrong as long as there is no file `until`."""
+    file = suite(folder, "{name: odd, how: diverge}", "") / "tiny.yaml"
+    tune = f"tune: {{trials: 2, space: {{methods.odd.{key}: {{choice: [{', '.join(map(str, choices))}]}}}}}}\n"
+    file.write_text(file.read_text() + tune)
+
+
+def test_a_candidate_that_diverges_loses(tmp_path, own_cache):
+    odd_suite(tmp_path, "until", "''", tmp_path / "tiny.yaml")
     done = run(tmp_path, "--json")
     summary = json.loads(done.stdout)
     assert done.exit_code == 0 and summary["failed"] == {}, done.output
     assert summary["counts"] == {"failed": 1, "finished": 2}
-    file.write_text(text + tune.format("how", "raise, diverge"))
-    done = run(tmp_path, "--json", results="r2")
+
+
+@pytest.mark.slow
+def test_a_candidate_that_breaks_is_told(tmp_path, own_cache):
+    odd_suite(tmp_path, "how", "raise", "diverge")
+    done = run(tmp_path, "--json")
     summary = json.loads(done.stdout)
     assert done.exit_code == 1 and summary["undecided"] == ["small · odd"]
     assert [reason[:12] for reason in summary["failed"].values()] == ["RuntimeError"]

@@ -24,7 +24,9 @@ OPTIONS = {
 
 # Whose cells are processes that import everything anew, and the methods that are no slow tests: some of every family.
 LONG = {("executor", "ray"), ("executor", "slurm")}
-FEW = {"fedra", "depthfl", "hetlora", "flora", "heterofl", "fedv", "ditto", "pooled", "zero_round"}
+FEW = {"fedra", "hetlora", "heterofl", "fedv", "pooled"}
+# Others like them are checked.
+MORE = {("dataset", "digits"), ("aggregator", "refined_mean"), ("aggregator", "momentum_distillation")}
 
 
 def built_in():
@@ -32,7 +34,7 @@ def built_in():
         pair = component.kind, component.name
         if pair == ("backbone", "hf"):  # needs a folder of transformers, as in tests/plugins/backbones
             continue
-        long = pair in LONG or (component.kind == "method" and component.name not in FEW)
+        long = pair in LONG | MORE or (component.kind == "method" and component.name not in FEW)
         yield pytest.param(*pair, id="-".join(pair), marks=[pytest.mark.slow] if long else [])
 
 
@@ -67,11 +69,14 @@ def pictures(root):
 @pytest.mark.parametrize(
     "options",
     [
-        {"name": "fedra", "missing_layers": "cover"},
-        {"name": "inclusivefl", "own_last_layer": True, "aggregator": "weighted_mean"},
-        {"name": "depthfl", "first_exit": 2, "every": 1, "head": "always", "answer": "last"},
+        pytest.param({"name": "fedra", "missing_layers": "cover"}, id="fedra", marks=pytest.mark.slow),
+        pytest.param({"name": "inclusivefl", "own_last_layer": True, "aggregator": "weighted_mean"}, id="inclusivefl"),
+        pytest.param(
+            {"name": "depthfl", "first_exit": 2, "every": 1, "head": "always", "answer": "last"},
+            id="depthfl",
+            marks=pytest.mark.slow,
+        ),
     ],
-    ids=lambda options: options["name"],
 )
 def test_other_options_keep_the_contract_on_the_mixer_too(registry, options):
     check_method(lambda setup: registry.make("method", options, setup=setup), registry, tiny_mixer)

@@ -65,13 +65,14 @@ def test_curves_of_the_reference_results_can_be_read(skew):
 
 @pytest.mark.parametrize(
     ("panels", "methods", "long"),
-    [(1, 20, True), (5, 3, True), (12, 20, False), pytest.param(12, 2, True, marks=pytest.mark.slow)],
+    [(1, 20, True), (5, 3, True)]
+    + [pytest.param(*many, marks=pytest.mark.slow) for many in ((12, 20, False), (12, 2, True))],
 )
 def test_curves_of_many_can_be_read(skew, panels, methods, long):
     assert wrong(curves(many(skew[0], panels, methods, long))) == []
 
 
-@pytest.mark.parametrize(("panels", "methods"), [(1, 20), (12, 3)])
+@pytest.mark.parametrize(("panels", "methods"), [(1, 20), pytest.param(12, 3, marks=pytest.mark.slow)])
 def test_fronts_of_many_can_be_read(skew, results, panels, methods):
     points = pandas.DataFrame(fronts(leaderboards(results), "bytes").cells)
     (board,) = many(skew[0], 1, methods, True)
@@ -79,7 +80,7 @@ def test_fronts_of_many_can_be_read(skew, results, panels, methods):
     assert wrong(pareto({SCENARIO.format(i): named for i in range(panels)}, "bytes")) == []
 
 
-@pytest.mark.parametrize("methods", [1, 12])
+@pytest.mark.parametrize("methods", [1, pytest.param(12, marks=pytest.mark.slow)])
 def test_allocations_and_layers_can_be_read(skew, methods, tuned):
     assert wrong(allocation(many(skew[0], 1, methods, True)[0])) == []
     assert wrong(layers(many(tuned, 1, methods, True)[0])) == []

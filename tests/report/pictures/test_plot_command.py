@@ -38,7 +38,7 @@ def test_curves_over_bytes_have_a_file_of_their_own(here):
     assert (done.exit_code, done.output) == (0, "plots/s-curves-bytes.svg\n")
 
 
-@pytest.mark.parametrize("kind", ["allocation", "layers"])
+@pytest.mark.parametrize("kind", ["allocation", pytest.param("layers", marks=pytest.mark.slow)])
 def test_a_picture_for_each_leaderboard(here, kind):
     done = fedbench("plot", kind, "results/s", "--format", "svg", cwd=here)
     assert done.output.split() == [f"plots/s-{kind}-skew.svg", f"plots/s-{kind}-half.svg"]
@@ -88,7 +88,9 @@ def test_without_matplotlib_the_extra_is_named(here, monkeypatch):
     assert done.exit_code == 2 and "pip install 'fedbench-heft[plots]'" in done.output
 
 
-@pytest.mark.parametrize("kind", ["curves", "pareto", "layers", "allocation"])
+@pytest.mark.parametrize(
+    "kind", ["curves", "allocation"] + [pytest.param(kind, marks=pytest.mark.slow) for kind in ("pareto", "layers")]
+)
 def test_names_with_signs_of_mathematics_and_of_hidden_labels_are_drawn_as_they_are(tmp_path, kind):
     names = ("_hidden", "a$x^$b", "$\\alpha", "_child0x")
     for name in names:
