@@ -56,6 +56,7 @@ def test_flower_with_peft_does_our_round_of_texts():
         assert apart(run(), ours()) < 1e-5
 
 
+@pytest.mark.slow
 @needs("transformers")
 def test_our_engines_do_one_round_of_texts():
     with sequential(TINY_BERT) as one, cohort(TINY_BERT) as other:

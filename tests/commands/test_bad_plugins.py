@@ -89,7 +89,7 @@ def methods(*places: str) -> str:
         ("plugins", "show", "fedra"),
         ("plugins", "list", "--components"),
         ("plan", "tiny.yaml", "--json"),
-        ("devices", "tiny.yaml", "--format", "csv"),
+        pytest.param(("devices", "tiny.yaml", "--format", "csv"), marks=pytest.mark.slow),
     ],
     ids=["show", "list", "plan", "devices"],
 )
@@ -165,7 +165,12 @@ def test_a_bad_data_set_ends_a_plan_with_a_line(tmp_path, how):
 
 
 @pytest.mark.parametrize(
-    "words", [("plugins", "list", "--components"), ("plan", "tiny.yaml"), ("run", "tiny.yaml", "--results", "r")]
+    "words",
+    [
+        ("plugins", "list", "--components"),
+        pytest.param(("plan", "tiny.yaml"), marks=pytest.mark.slow),
+        ("run", "tiny.yaml", "--results", "r"),
+    ],
 )
 def test_a_third_party_module_is_imported_in_child_processes_alone(tmp_path, words):
     write(tmp_path, "fedra", ("test_per_class: 2}", "test_per_class: 2, partition: {name: everybody}}"))

@@ -14,6 +14,7 @@ from fedbench.runner.runner import load
 from fedbench.scaffold import kinds
 
 
+@pytest.mark.slow
 def test_a_new_study_keeps_its_contract_and_says_how_it_is_run(tmp_path):
     assert "fedbench run suite.yaml --plugin my_allocation.py" in fedbench("init", "my study", cwd=tmp_path).output
     done = fedbench("plugins", "check", "my_allocation.py", cwd=tmp_path / "my study")

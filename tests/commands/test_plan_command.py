@@ -86,6 +86,7 @@ def test_a_plan_tells_how_long_the_suite_takes_and_what_is_left(tmp_path):
     assert planned["time"]["workers"] == 2
 
 
+@pytest.mark.slow
 def test_a_plan_takes_the_speed_of_past_runs(tmp_path):
     write_suite(tmp_path, "fedra")
     run(cwd=tmp_path)

@@ -61,6 +61,7 @@ def run_bad(folder, methods: str, *words):
     return found, done, time.monotonic() - began
 
 
+@pytest.mark.slow
 def test_allocations_that_leave_and_hang_cost_a_row_each(tmp_path, own_cache):
     methods = "{name: a, extends: fedra, allocation: leaves}, {name: b, extends: fedra, allocation: hangs}, fedra"
     found, done, seconds = run_bad(tmp_path, methods, "--timeout", 5, "--jobs", 3)
@@ -83,9 +84,8 @@ def test_a_run_asks_for_no_cost(tmp_path, own_cache):
     assert found == {"a": ("finished", None), "fedra": ("finished", None)} and done.exit_code == 0, done.output
 
 
-@pytest.mark.parametrize(
-    ("suite", "words"), [pytest.param("", ("--timeout", 5), marks=pytest.mark.slow), ("\ntimeout: 5", ())]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("suite", "words"), [("", ("--timeout", 5)), ("\ntimeout: 5", ())])
 def test_the_deadline_of_cells_is_also_that_of_reading_plugins(tmp_path, own_cache, suite, words):
     (tmp_path / "hang.py").write_text("import time\ntime.sleep(3600)\n")
     write_suite(tmp_path, "fedra", {"suite: tiny": f"suite: tiny{suite}"})

@@ -35,6 +35,7 @@ def asked(monkeypatch, answers: bool) -> list[int]:
     return calls
 
 
+@pytest.mark.slow
 def test_plan_says_that_weights_cannot_be_fetched(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")  # the port of a service that is nowhere
     write_suite(tmp_path, "allsmall", {"backbone: tiny": f"backbone: {VIT}"})

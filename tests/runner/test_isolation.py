@@ -89,6 +89,7 @@ def test_a_killed_server_costs_the_cells_of_that_moment_alone(tmp_path, own_cach
     assert found["fedra"]["status"] == found["takes_a_second"]["status"] == "finished"
 
 
+@pytest.mark.slow
 def test_failed_cells_are_kept_until_they_are_to_be_retried(dead):
     folder, found, _ = dead
     words = ("--method", "fedra", "--method", "exits_0", "--method", "exits_3", "--json")

@@ -58,6 +58,7 @@ def many(board, panels, methods, long):
     return [replace(board, title=SCENARIO.format(i) if long else f"all_{i}", methods=named) for i in range(panels)]
 
 
+@pytest.mark.slow
 def test_curves_of_the_reference_results_can_be_read(skew):
     assert wrong(curves(skew)) == []
     assert wrong(curves(skew[:1], x="bytes", by_domain=True)) == []

@@ -89,7 +89,7 @@ def test_without_matplotlib_the_extra_is_named(here, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "kind", ["curves", "allocation"] + [pytest.param(kind, marks=pytest.mark.slow) for kind in ("pareto", "layers")]
+    "kind", ["curves"] + [pytest.param(kind, marks=pytest.mark.slow) for kind in ("pareto", "layers", "allocation")]
 )
 def test_names_with_signs_of_mathematics_and_of_hidden_labels_are_drawn_as_they_are(tmp_path, kind):
     names = ("_hidden", "a$x^$b", "$\\alpha", "_child0x")
