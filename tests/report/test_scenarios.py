@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+import shutil
 
 import pytest
 from boards import ROLES, texts, write
@@ -29,6 +30,15 @@ def scenario(folder, name, levels=LEVELS, seeds=3, **options):
     for method, level in levels.items():
         values = [(level + NOISE[s], level - NOISE[s] * len(method)) for s in range(seeds)]
         write(folder / "s", method, *values, scenario=name, rounds=[round_row(12, 0, [0])], **options)
+
+
+@pytest.fixture(scope="module")
+def five(tmp_path_factory):
+    """Results of five scenarios, to be copied."""
+    folder = tmp_path_factory.mktemp("five")
+    for name in FIVE:
+        scenario(folder, name)
+    return folder / "s"
 
 
 def boards(folder, **options):
@@ -145,18 +155,16 @@ def test_means_letters_and_mean_ranks_stand_together(tmp_path):
     assert shown[1] == f"{(4 * 1 + found.ranks['one']['fedra']) / 5:.2f}" and shown[3:5] == ["69.9", "a"]
 
 
-def test_a_ceiling_is_shown_above_all_others_and_never_ranked(tmp_path):
-    for name in FIVE:
-        scenario(tmp_path, name)
+def test_a_ceiling_is_shown_above_all_others_and_never_ranked(tmp_path, five):
+    shutil.copytree(five, tmp_path / "s")
     text = fedbench("compare", "s", "--summary", cwd=tmp_path, columns=120).output
     assert starting(text, "alllarge") == ["alllarge", "ceiling", *["89.8"] * 5]
     found = standing(tmp_path)
     assert next(iter(found.roles)) == "alllarge" and "alllarge" not in found.mean_ranks
 
 
-def test_a_missing_cell_is_a_blank_and_its_scenario_gives_no_rank(tmp_path):
-    for name in FIVE:
-        scenario(tmp_path, name)
+def test_a_missing_cell_is_a_blank_and_its_scenario_gives_no_rank(tmp_path, five):
+    shutil.copytree(five, tmp_path / "s")
     scenario(tmp_path, "short", {"fedra": 0.1, "depthfl": 0.6})
     write_cell(tmp_path / "s", "allsmall", scenario="torn", status="failed", reason="no memory")
     assert standing(tmp_path).mean_ranks == {"fedra": 1.0, "depthfl": 2.0, "allsmall": 3.0}
@@ -213,9 +221,8 @@ def test_many_leaderboards_are_summed_up_on_a_terminal_alone(tmp_path):
     assert refused.exit_code == 2 and "leave out --baseline" in refused.output
 
 
-def test_csv_and_json(tmp_path):
-    for name in FIVE:
-        scenario(tmp_path, name)
+def test_csv_and_json(tmp_path, five):
+    shutil.copytree(five, tmp_path / "s")
     scenario(tmp_path, "short", {"fedra": 0.1})
     text = fedbench("compare", "s", "--summary", "--format", "csv", cwd=tmp_path).stdout
     rows = {row["method"]: row for row in csv.DictReader(io.StringIO(text))}
@@ -231,9 +238,8 @@ def test_csv_and_json(tmp_path):
     assert float(first["friedman_p"]) < 0.01 and float(first["critical_difference"]) > 0
 
 
-def test_markdown_and_latex_have_the_same_cells(tmp_path):
-    for name in FIVE:
-        scenario(tmp_path, name)
+def test_markdown_and_latex_have_the_same_cells(tmp_path, five):
+    shutil.copytree(five, tmp_path / "s")
     markdown = fedbench("compare", "s", "--summary", "--format", "markdown", cwd=tmp_path).stdout
     assert re.search(r"\| fedra \|  \| 1.00 \| a \| 69.9 a \| 69.9 a \|", markdown)
     latex = fedbench("compare", "s", "--summary", "--format", "latex", cwd=tmp_path).stdout
