@@ -23,6 +23,8 @@ for name, value in machine.same_bits().items():  # as in workers; MKL reads it w
 import torch  # noqa: E402
 from command import NOTING, TINY  # noqa: E402
 
+from fedbench.models import backbone  # noqa: E402
+from fedbench.models.backbone import Body, parameters_of  # noqa: E402
 from fedbench.processes import supervisor  # noqa: E402
 from fedbench.registry.registry import Registry  # noqa: E402
 
@@ -34,6 +36,8 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 # pytest, torch and scikit-learn set these for themselves
 OF_OTHERS = {"PYTEST_CURRENT_TEST", "TORCHINDUCTOR_CACHE_DIR", "KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK"}
+# What a module may have as an option; functions and their like are another.
+OPTION = (bool, int, float, str, tuple, torch.dtype, torch.device, type(None))
 # Shared machines stall for a second now and then; and the suite must give the same verdict twice.
 hypothesis.settings.register_profile("fedbench", deadline=None, derandomize=True, max_examples=50)
 hypothesis.settings.load_profile("fedbench")
@@ -136,6 +140,41 @@ def hears_signals():
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
+
+
+@pytest.fixture(scope="module")
+def counted_once():
+    """What training costs is counted once of models that are made of equal parts, whatever test makes them, as it is in
+    a run: to count takes longer than to train a tiny model. The same of whether a model may be cut into layers."""
+    patch = pytest.MonkeyPatch()
+    patch.setattr(Body, "origin", property(lambda body: vars(body)["origin"] or parts_of(body), set_origin), False)
+    patch.setattr(backbone, "_is_its_layers", is_its_layers)
+    yield
+    patch.undo()
+
+
+TRIED, CUT = backbone._is_its_layers, {}
+
+
+def is_its_layers(model, size):
+    key = (parts_of(model), parameters_of(model), size)
+    if key not in CUT:
+        CUT[key] = TRIED(model, size)
+    return CUT[key]
+
+
+def set_origin(body, origin):
+    vars(body)["origin"] = origin
+
+
+def parts_of(model):
+    """All that a model is made of but its parameters: for each module its place, its class and its own options."""
+    first = next(model.parameters())
+    parts = [(first.dtype, first.device)]
+    for place, module in model.named_modules():
+        options = {name: value for name, value in vars(module).items() if isinstance(value, OPTION) or callable(value)}
+        parts.append((place, type(module), *options.items()))
+    return tuple(parts)
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,8 @@ from fedbench.engine import microbatching
 from fedbench.seeding import generator
 from fedbench.testing.setups import cohort_of, setup_of, tiny_vit
 
+pytestmark = pytest.mark.usefixtures("counted_once")
+
 LAYERS = 6
 
 

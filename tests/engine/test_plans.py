@@ -15,6 +15,8 @@ from fedbench.types import Exit, Job, Plan, Pull
 from fedbench_plugins.adapters.lora import lora
 from fedbench_plugins.objectives import cross_entropy
 
+pytestmark = pytest.mark.usefixtures("counted_once")
+
 R = 3
 SGD = {"name": "sgd", "lr": 0.1, "momentum": 0.9, "weight_decay": 0.05}
 TAILS = {"tails": torch.tensor([1, R, 0]), "tail_strength": 0.3}

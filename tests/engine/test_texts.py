@@ -16,6 +16,8 @@ from fedbench.seeding import generator
 from fedbench.testing.setups import setup_of
 from fedbench_plugins.adapters.lora import lora
 
+pytestmark = pytest.mark.usefixtures("counted_once")
+
 pytest.importorskip("transformers")
 
 SGD = {"name": "sgd", "lr": 0.1, "momentum": 0.9, "weight_decay": 0.05}

@@ -16,6 +16,8 @@ from fedbench.seeding import generator
 from fedbench.testing.setups import cohort_of, setup_of, tiny_vit
 from fedbench.types import Exit, Size
 
+pytestmark = pytest.mark.usefixtures("counted_once")
+
 X = torch.randn(5, 3, 8, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
 
 

@@ -8,6 +8,8 @@ from fedbench.families.layerwise import layerwise
 from fedbench.seeding import generator
 from fedbench.testing.setups import cohort_of, setup_of, tiny_mixer, tiny_vit
 
+pytestmark = pytest.mark.usefixtures("counted_once")
+
 METHODS = ["fedra", "inclusivefl", "depthfl", "alllarge", "allsmall", "head_only", "exclusive"]
 CAPACITIES = [4, 3, 1]
 

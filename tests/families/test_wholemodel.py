@@ -26,6 +26,8 @@ from fedbench.simulation.state import ClientStore
 from fedbench.testing.method_check import check_method
 from fedbench.testing.setups import CLASSES, cohort_of, same, setup_of, tiny_mixer, tiny_vit
 
+pytestmark = pytest.mark.usefixtures("counted_once")
+
 WHOLE = ("fedavg", "ditto", "fedrod")
 PERSONAL = ("ditto", "fedrod")
 WIDTHS = ("heterofl", "fedrolex", "fjord")  # see width/

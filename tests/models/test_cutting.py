@@ -16,6 +16,8 @@ from fedbench.models.backbone import Blocks, Plain, body_of
 from fedbench.seeding import generator
 from fedbench.testing.setups import cohort_of, setup_of, tiny_vit
 
+pytestmark = pytest.mark.usefixtures("counted_once")
+
 SMALL = {"embed_dim": 48, "depth": 4, "num_heads": 3}
 
 # What is particular about them: rotary positions, absolute ones as well, none; class token, registers; pooling.

@@ -12,6 +12,8 @@ from fedbench.seeding import generator
 from fedbench.testing.setups import CLASSES, cohort_of, setup_of, tiny_mixer, tiny_vit
 from fedbench.types import Exit
 
+pytestmark = pytest.mark.usefixtures("counted_once")
+
 CAPACITIES = [4, 3, 2]
 DEPTH = {"fedra": 4, "alllarge": 4, "allsmall": 2, "head_only": 4, "inclusivefl": 4, "depthfl": 3}  # of 4 layers
 

@@ -12,6 +12,8 @@ from fedbench.testing import check_allocation
 from fedbench.testing.setups import cohort_of, setup_of, tiny_vit
 from fedbench_plugins.allocations import knapsack, packed
 
+pytestmark = pytest.mark.usefixtures("counted_once")
+
 numbers = st.lists(st.integers(1, 9), min_size=1, max_size=6)
 
 

@@ -18,6 +18,8 @@ from fedbench.models.param_paths import places
 from fedbench.seeding import generator
 from fedbench.testing.setups import cohort_of, setup_of, tiny_vit
 
+pytestmark = pytest.mark.usefixtures("counted_once")
+
 CAPACITIES, EXAMPLES, STEPS = [3, 1, 4], [4, 2, 6], 3
 LR, MOMENTUM, DECAY = 0.1, 0.9, 0.01
 NORM, VALUE, RAMP = 0.8, 0.02, 2

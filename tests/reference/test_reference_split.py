@@ -27,6 +27,8 @@ from fedbench.seeding import generator
 from fedbench.testing.setups import setup_of, tiny_vit
 from fedbench.types import Cohort
 
+pytestmark = pytest.mark.usefixtures("counted_once")
+
 
 def cohort(t):
     ids, K, lost = ROUNDS[t]

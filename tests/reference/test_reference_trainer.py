@@ -17,6 +17,8 @@ from fedbench.seeding import generator
 from fedbench.testing.setups import CLASSES, setup_of
 from fedbench_plugins.backbones.text_models import ATTENTION, TextModel, attention
 
+pytestmark = pytest.mark.usefixtures("counted_once")
+
 transformers, peft = pytest.importorskip("transformers"), pytest.importorskip("peft")
 pytest.importorskip("accelerate")  # Trainer's own need
 

@@ -29,6 +29,8 @@ from fedbench.seeding import generator
 from fedbench.testing.setups import setup_of
 from fedbench.types import Cohort
 
+pytestmark = pytest.mark.usefixtures("counted_once")
+
 
 class Net(nn.Module):
     num_features = K2

@@ -17,6 +17,8 @@ from fedbench.models.backbone import Blocks
 from fedbench.testing.setups import cohort_of, setup_of, tiny_vit, untouched
 from fedbench.types import Plan, Report, Uploads
 
+pytestmark = pytest.mark.usefixtures("counted_once")
+
 N, L, RANK, ALPHA = 3, 2, 2, 6.0
 LORA = {"name": "lora", "rank": RANK, "alpha": ALPHA}
 

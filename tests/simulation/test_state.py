@@ -18,6 +18,8 @@ from fedbench.simulation.state import STRUCTURE, TENSORS, load, save
 from fedbench.testing import check_state
 from fedbench.testing.setups import cohort_of, same, setup_of, tiny_vit
 
+pytestmark = pytest.mark.usefixtures("counted_once")
+
 DTYPES = [
     torch.float32,
     torch.float64,

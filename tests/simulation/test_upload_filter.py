@@ -18,6 +18,8 @@ from fedbench.simulation.round_records import RoundRecords
 from fedbench.testing.setups import cohort_of, same, setup_of, tiny_vit
 from fedbench.types import Plan, Report, Uploads
 
+pytestmark = pytest.mark.usefixtures("counted_once")
+
 CAPACITIES = [4, 3, 2, 1]
 REFUSED = {"nan": NOT_FINITE, "inf": NOT_FINITE, "wrong_shape": WRONG_SHAPE, "scaled": TOO_LARGE}
 OWN = {"name": "inclusivefl", "own_last_layer": True, "aggregator": "weighted_mean"}  # one start for each client

@@ -12,6 +12,8 @@ from fedbench.registry.registry import Registry
 from fedbench.seeding import generator
 from fedbench.testing.setups import cohort_of, setup_of, tiny_vit
 
+pytestmark = pytest.mark.usefixtures("counted_once")
+
 
 @pytest.fixture(scope="module")
 def registry():

@@ -18,6 +18,8 @@ from fedbench.testing.setups import TRAIN, setup_of, tiny_vit
 from fedbench.types import Sent
 from fedbench_plugins.objectives import cross_entropy
 
+pytestmark = pytest.mark.usefixtures("counted_once")
+
 
 def matmul(m, k, n):
     return 2 * m * k * n

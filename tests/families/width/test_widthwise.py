@@ -15,6 +15,8 @@ from fedbench.testing.method_check import check_method
 from fedbench.testing.setups import CLASSES, cohort_of, setup_of, tiny_mixer, tiny_vit
 from fedbench_plugins.methods.unequal_widths import rolling
 
+pytestmark = pytest.mark.usefixtures("counted_once")
+
 METHODS = ("heterofl", "fedrolex", "fjord")
 RATES = [1, 0.5, 0.25]
 MEDIAN = {"aggregator": "coordinate_median"}

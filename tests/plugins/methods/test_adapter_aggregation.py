@@ -16,6 +16,8 @@ from fedbench.testing.setups import CLASSES, cohort_of, setup_of, tiny_vit
 from fedbench.types import Exit
 from fedbench_plugins.methods.lora_products import CorrectionSearch
 
+pytestmark = pytest.mark.usefixtures("counted_once")
+
 L, R, SCALE = 4, 2, 2.0  # alpha / rank of the set-up's adapter, and FLoRA's own
 EXAMPLES = [4, 2, 6]
 P = [n / sum(EXAMPLES) for n in EXAMPLES]

@@ -25,6 +25,8 @@ from fedbench_plugins.methods.fed_hello import (
     randomised,
 )
 
+pytestmark = pytest.mark.usefixtures("counted_once")
+
 
 def proxy():
     draw = torch.Generator().manual_seed(4)

@@ -10,6 +10,8 @@ from fedbench.seeding import generator
 from fedbench.testing.setups import cohort_of, same, setup_of, tiny_vit
 from fedbench.types import Cohort, Plan, Uploads
 
+pytestmark = pytest.mark.usefixtures("counted_once")
+
 
 @pytest.fixture(scope="module")
 def deep():

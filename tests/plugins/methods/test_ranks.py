@@ -21,6 +21,8 @@ from fedbench_plugins.methods.hetlora import HetLoRA, sparsity_weights, tails
 from fedbench_plugins.methods.legend import growing
 from fedbench_plugins.methods.unequal_ranks import levels_of, redistributed, slice_weights
 
+pytestmark = pytest.mark.usefixtures("counted_once")
+
 NAMES = ["fedit", "hetlora", "flexlora", "raflora", "fed_plora", "fslora"]
 PAIR = AdapterPair("r/0/fc", "r/0/fc.lora_A", "r/0/fc.lora_B", 2, 3.0)
 

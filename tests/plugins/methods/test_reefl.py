@@ -19,6 +19,8 @@ from fedbench.testing.setups import cohort_of, setup_of, tiny_mixer, tiny_vit
 from fedbench.types import Exit
 from fedbench_plugins.methods.reefl import Ree, ReeBlocks, RunningTeacher, distillation, evenly, ramp_up
 
+pytestmark = pytest.mark.usefixtures("counted_once")
+
 
 def depths(layers, count, depth):
     return [exit.depth for exit in evenly(layers, count, depth)]
