@@ -21,16 +21,18 @@ from fedbench.testing.setups import setup_of, tiny_mixer, tiny_vit
 from fedbench.types import Job, Plan
 from fedbench_plugins.objectives import cross_entropy, mutual_kl
 
+pytestmark = pytest.mark.usefixtures("counted_once")
+
 MICRO = {"micro_batch": 3}
 AGAIN = {"checkpointing": True}
 WHOLE = ("fedavg", "ditto", "fedrod", "heterofl", "fjord")
 
 
 def trained(registry, engine, name, model=tiny_vit, adapter="dropout", **train):
-    """Two rounds of clients with batches of 4, 5 and 2 images."""
+    """A round of clients with batches of 4, 5 and 2 images."""
     cohort = ragged([4, 3, 1], steps=[2, 1, 2], sizes=[4, 5, 2])
     train = {"optimizer": SGD, "clip": 0.5, "regularizer": {"fedprox": 0.7}, **train}
-    return rounds(registry, engine, {"name": name}, model(), ADAPTERS[adapter], cohort, train)
+    return rounds(registry, engine, {"name": name}, model(), ADAPTERS[adapter], cohort, train, many=1)
 
 
 @pytest.mark.parametrize(("name", "model"), [("depthfl", tiny_vit), ("fedra", tiny_mixer)])

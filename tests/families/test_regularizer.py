@@ -18,8 +18,10 @@ from fedbench.testing.method_check import check_method
 from fedbench.testing.setups import cohort_of, setup_of, tiny_vit
 from fedbench.types import Plan, Uploads
 
+pytestmark = pytest.mark.usefixtures("counted_once")
+
 METHODS = ["fedra", "inclusivefl", "depthfl", "head_only", "exclusive"]
-SOME = ("fedra", "inclusivefl", "depthfl")  # the others keep nothing besides
+SOME = ("depthfl",)  # whose aggregator keeps a memory, and which has exits besides
 A = 0.5
 FEDDYN = {"feddyn": A}
 

@@ -73,12 +73,9 @@ def looped(fedbench_ran):
     return run
 
 
-CASES = [
-    ("cohort", "all", 0.0),
-    ("cohort", "some", 0.0),
-    ("cohort", "some", None),
-    ("sequential", "some", None),
-]
+CASES = [("cohort", "some", 0.0), ("cohort", "some", None)]
+EVERYBODY = ("cohort", "all", 0.0)
+ONE_BY_ONE = ("sequential", "some", None)  # engine/test_cohort.py compares the engines under every method
 # What would be another rule, and a method and scenario in which it shows.
 OTHER_RULES = {
     "weights by examples": (dict(by_examples=True), "alllarge", "some"),
@@ -97,8 +94,17 @@ OTHER_RULES = {
 }
 
 
-@pytest.mark.parametrize(("engine", "scenario", "dropout"), CASES)
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    ("method", "engine", "scenario", "dropout"),
+    [
+        *((method, *case) for method in METHODS for case in CASES),
+        ("depthfl", *ONE_BY_ONE),
+        *(
+            pytest.param(method, *EVERYBODY, marks=() if method == "inclusivefl" else pytest.mark.slow)
+            for method in METHODS
+        ),
+    ],
+)
 def test_two_rounds_equal_plain_loops(fedbench_ran, looped, method, engine, scenario, dropout):
     rules = Rules() if dropout is None else Rules(dropout=dropout)
     same(fedbench_ran(scenario, method, dropout, engine), looped(scenario, method, rules))
