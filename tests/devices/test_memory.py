@@ -291,7 +291,7 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize(("method", "way"), [("fedra", "parts"), ("fedra", "again")])
+@pytest.mark.parametrize(("method", "way"), [("fedra", "both")])
 def test_parts_of_batches_and_layers_computed_again_need_what_is_charged(configs, registry, monkeypatch, method, way):
     config = configs["micro", method]
     within_a_tenth({**config, "train": {**config["train"], **WAYS[way]}}, registry, monkeypatch)

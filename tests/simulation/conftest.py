@@ -7,7 +7,7 @@ from fedbench.runner.runner import load
 SUITE = """
 suite: small
 defaults:
-  backbone: {name: vit_tiny_patch16_224, pretrained: false, img_size: 32, embed_dim: 48, depth: 6}
+  backbone: {name: vit_tiny_patch16_224, pretrained: false, img_size: 32, embed_dim: 24, depth: 6}
   adapter: {name: lora, rank: 2, alpha: 2, dropout: 0.1}
   data: {name: strokes6, classes: 3, train_per_class: 3, test_per_class: 1}
   train: {rounds: 2, max_steps: 2, batch_size: 4}
