@@ -19,7 +19,7 @@ from fedbench.testing.setups import setup_of, tiny_mixer, tiny_vit
 from fedbench.types import Job, Plan
 from fedbench_plugins.objectives import cross_entropy
 
-pytestmark = pytest.mark.gpu
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("counted_once")]
 
 
 # test_cuda_alone.py and test_cuda_cells.py have the others.

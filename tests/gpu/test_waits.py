@@ -17,6 +17,8 @@ from fedbench.simulation.federated_data import EvalSplit
 from fedbench.testing.setups import cohort_of, setup_of, tiny_vit
 from fedbench.types import Images
 
+pytestmark = pytest.mark.usefixtures("counted_once")
+
 
 @pytest.fixture
 def gpu():
@@ -62,11 +64,11 @@ def test_a_message_that_is_not_finite_is_found_at_the_end_of_the_round(registry,
     """And the round is as one that has asked of each message at once."""
 
     def a_round(receive):
-        setup = setup_of(registry, tiny_vit(), [4] * 2, optimizer=SGD, clip=None)
+        setup = setup_of(registry, tiny_vit(depth=2), [2] * 2, optimizer=SGD, clip=None)
         method = registry.make(
             "method", {"name": name}, setup=dataclasses.replace(setup, device="cuda", receive=receive)
         )
-        cohort = cohort_of([4] * 2, steps=2)
+        cohort = cohort_of([2] * 2, steps=2)
 
         def batches(n):
             for k, (x, y) in enumerate(cohort.batches(n)):

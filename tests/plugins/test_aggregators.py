@@ -20,6 +20,8 @@ from fedbench.testing import check_aggregator, check_method
 from fedbench.testing.setups import cohort_of, same, setup_of, tiny_vit
 from fedbench.types import Plan, Uploads
 
+pytestmark = pytest.mark.usefixtures("counted_once")
+
 AGGREGATORS = [
     {"name": "coordinate_median"},
     {"name": "trimmed_mean"},
@@ -240,9 +242,9 @@ def test_a_server_step_keeps_the_contract_around_another_aggregator(registry):
     check_method(lambda setup: registry.make("method", {"name": "fedra", "aggregator": ref}, setup=setup), registry)
 
 
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", ["fedra", "inclusivefl"])
 def test_a_method_keeps_the_contract_with_it(registry, name):
-    """Each method with another one, in turn, and under FedDyn, whose rows are w_n - h / a."""
+    """With another one each, and under FedDyn, whose rows are w_n - h / a."""
     ref = AGGREGATORS[METHODS.index(name)]
 
     def make(setup):

@@ -158,13 +158,26 @@ def test_the_state_of_a_packed_cell_stays_and_is_known(suite):
     assert list(read_manifest(cell)["files"]) == ["state.safetensors"]
 
 
-@pytest.mark.parametrize("again", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_killed_before_any_change_on_disk_the_old_or_the_new_is_there_whole(suite, tmp_path, again):
+def test_killed_before_any_change_on_disk_the_old_or_the_new_is_there_whole(tmp_path):
+    """Of a suite of two cells, one of which has tables."""
+    suite = tmp_path / "r" / "s"
+    write_cell(suite, "fedra", evaluation=eval_rows(VALUES), layers=[layer_row(1, 0)])
+    write_cell(suite, "exclusive", status="not_applicable", reason="nobody")
+    killed_before_any_change(suite, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("again", [False, True])
+def test_of_more_cells_too_the_old_or_the_new_is_there_whole(suite, tmp_path, again):
     """With and without packed cells that some of the new ones replace."""
     if again:
         pack(suite)
         write_cell(suite, "fedra", 1, evaluation=eval_rows({1: {"a": 0.125}}), layers=[])
         write_cell(suite, "allsmall", evaluation=eval_rows(VALUES), layers=[layer_row(2, 1)])
+    killed_before_any_change(suite, tmp_path)
+
+
+def killed_before_any_change(suite, tmp_path):
     before, hashed, changes = seen(suite), content_hash(suite), 0
     while True:
         folder = Path(shutil.copytree(suite, tmp_path / f"killed{changes}" / "s"))

@@ -86,7 +86,7 @@ def edited(suite: Path, times: int, seed: int) -> list[str]:
 def test_an_edit_of_any_byte_is_found_and_names_its_file(suite, packed):
     if packed:
         pack(suite)
-    assert edited(suite, 100, 17) == []
+    assert edited(suite, 50, 17) == []
     assert look(suite).wrong == []
 
 

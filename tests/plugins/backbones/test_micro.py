@@ -81,7 +81,7 @@ def test_sources_differ_by_weights():
     assert all(source.image_size == 32 and source.mean == source.std == (0.5, 0.5, 0.5) for source in sources)
 
 
-@pytest.mark.parametrize("arch", ["vit", "mixer"])
+@pytest.mark.parametrize("arch", ["vit", pytest.param("mixer", marks=pytest.mark.slow)])
 def test_two_steps_of_pretraining_give_the_same_file_twice(arch, tmp_path, monkeypatch):
     monkeypatch.setattr(micro_pretrain, "accuracy", lambda model, seed: 0.5)
     threads, strict = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()

@@ -67,7 +67,7 @@ def test_stochastic_depth_rises_linearly_in_every_branch_and_is_not_there_when_t
     assert not torch.equal(plain(x), model.train()(x))
 
 
-@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("arch", ["vit", pytest.param("mixer", marks=pytest.mark.slow)])
 def test_every_recipe_gives_other_weights_from_the_same_images_and_start(arch):
     made = {name: trained(arch, recipe) for name, recipe in RECIPES.items() if name != "longer"}
     again = trained(arch, RECIPES["prefix_exits"])

@@ -1,5 +1,7 @@
 """digits: every scan is used once, and dealt evenly."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits  # here, because importing it sets environment variables
@@ -7,12 +9,13 @@ from sklearn.datasets import load_digits  # here, because importing it sets envi
 from fedbench.errors import UserError
 from fedbench_plugins.datasets import digits
 
+ALL = 1797
 
-@pytest.fixture(scope="module")
-def splits(tmp_path_factory):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("FEDBENCH_CACHE", str(tmp_path_factory.mktemp("cache")))
-        yield digits.make(16).load()
+
+def few_digits(count):
+    """scikit-learn's digits, as if there were so many."""
+    scans = load_digits()
+    return lambda: SimpleNamespace(images=scans.images[:count], target=scans.target[:count])
 
 
 def test_every_scan_is_used_once():
@@ -25,14 +28,19 @@ def test_every_scan_is_used_once():
     assert (np.unique(cells[test], axis=0, return_counts=True)[1] == 6).all()
 
 
-def test_arrays_have_the_promised_shapes_and_counts(splits):
-    assert len(splits.train) + len(splits.test) == 1797
-    assert len(splits.test) == 360
+@pytest.mark.parametrize(("count", "tested"), [(240, 60), pytest.param(ALL, 360, marks=pytest.mark.slow)])
+def test_arrays_have_the_promised_shapes_and_counts(tmp_path, monkeypatch, count, tested):
+    """To paint all of them takes seconds; how all are dealt the test before says."""
+    monkeypatch.setenv("FEDBENCH_CACHE", str(tmp_path))
+    monkeypatch.setattr("sklearn.datasets.load_digits", few_digits(count))
+    splits = digits.make(16).load()
+    assert len(splits.train) + len(splits.test) == count
+    assert len(splits.test) == tested
     for images in (splits.train, splits.test):
         assert images.x.shape[1:] == (3, 16, 16)
         assert (images.x.dtype, images.y.dtype, images.domain.dtype) == (np.uint8, np.int64, np.int64)
         assert set(images.y) == set(range(10)) and set(images.domain) == set(range(6))
-    assert len(np.unique(np.concatenate([splits.train.x, splits.test.x]).reshape(1797, -1), axis=0)) == 1797
+    assert len(np.unique(np.concatenate([splits.train.x, splits.test.x]).reshape(count, -1), axis=0)) == count
 
 
 def test_draw_decides_the_deal():

@@ -10,14 +10,16 @@ import threading
 import time
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
 from command import MAIN, TINY, environment, run, write_suite
 
+from fedbench.errors import UserError
 from fedbench.results import content_hash
 from fedbench.runner import runner
-from fedbench_plugins.executors.ray import QUIET
+from fedbench_plugins.executors.ray import QUIET, _Cluster
 
 ray = pytest.importorskip("ray")
 from ray.cluster_utils import Cluster  # noqa: E402
@@ -247,6 +249,23 @@ def test_what_cannot_work_is_told_in_a_line(tmp_path, options, told):
     assert done.exit_code == 2 and told in done.stderr, done.stderr
 
 
+@pytest.mark.parametrize(
+    ("needs", "most", "room"), [({"CPU": 2}, None, 3), ({"CPU": 1, "GPU": 0.5}, None, 2), ({"CPU": 1}, 4, 4)]
+)
+def test_room_is_what_the_nodes_have_that_are_alive(needs, most, room):
+    found = cluster_of({"CPU": 5.0, "GPU": 1.0}, {"CPU": 3.0}, lost={"CPU": 9.0})
+    assert _Cluster(found, {}, needs, most).room() == room
+    with pytest.raises(UserError, match=r"no node .* has room for a cell, which takes 64 CPU, 0\.5 GPU"):
+        _Cluster(found, {}, {"CPU": 64, "GPU": 0.5}, most).room()
+
+
+def cluster_of(*alive, lost):
+    """Ray, as far as it tells what its nodes have."""
+    nodes = [*({"Alive": True, "Resources": has} for has in alive), {"Alive": False, "Resources": lost}]
+    return SimpleNamespace(nodes=lambda: nodes, remote=lambda work: SimpleNamespace(options=lambda **how: work))
+
+
+@pytest.mark.slow
 def test_a_cluster_without_room_for_a_cell_is_told_of(cluster, tmp_path):
     write_suite(tmp_path, "chained")
     done = run("--executor", executor(cluster, cpus_per_cell=64), cwd=tmp_path)

@@ -117,17 +117,31 @@ def test_jobs_give_the_numbers_of_one_worker_and_the_next_run_resumes_a_killed_o
     assert all(path.suffix == ".lock" for path in outcome.folder.glob(".*")), "submitit's files lie elsewhere"
 
 
-def test_what_submitit_pickles_is_a_function_by_name_and_one_string(tmp_path):
-    write_suite(tmp_path, "chained")
-    kept = tmp_path / "logs"
-    told(tmp_path, executor={**LOCAL, "logs": str(kept)}, jobs=1)
-    (submitted,) = kept.rglob("*_submitted.pkl")
+def pickled(folder):
+    """The text of the one job that submitit keeps in a folder, which is all that it has pickled besides a name."""
+    (submitted,) = folder.rglob("*_submitted.pkl")
     strings = [argument for _, argument, _ in pickletools.genops(submitted.read_bytes()) if isinstance(argument, str)]
     assert {"fedbench.runner.elsewhere", "compute"} <= set(strings)
     named = {text.partition(".")[0] for text in strings if text.startswith(("fedbench", "torch", "numpy"))}
     assert named == {"fedbench"}
     (job,) = [text for text in strings if text.startswith("{")]
-    assert json.loads(job)["manifest"]["config"]["method"]["name"] == "chained"
+    return json.loads(job)
+
+
+def test_what_submitit_pickles_is_a_function_by_name_and_one_string(tmp_path, monkeypatch):
+    submit = lambda cluster, *_: SimpleNamespace(run=cluster.submit)  # noqa: E731
+    monkeypatch.setattr("fedbench_plugins.executors.slurm.Dispatch", submit)
+    monkeypatch.setattr("submitit.local.local.start_controller", lambda **_: SimpleNamespace(pid=1, poll=lambda: 0))
+    on_slurm(cluster="local", logs=str(tmp_path))(['{"manifest": "of a cell"}'], print)
+    assert pickled(tmp_path) == {"manifest": "of a cell"}
+
+
+@pytest.mark.slow
+def test_it_is_so_of_a_cell_of_a_run(tmp_path):
+    write_suite(tmp_path, "chained")
+    outcome, _ = told(tmp_path, executor={**LOCAL, "logs": str(tmp_path / "logs")}, jobs=1)
+    assert outcome.counts == {"finished": 1}
+    assert pickled(tmp_path / "logs")["manifest"]["config"]["method"]["name"] == "chained"
 
 
 @pytest.mark.slow

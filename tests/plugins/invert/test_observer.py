@@ -14,7 +14,7 @@ from fedbench.registry.assets import Assets
 from fedbench.seeding import generator
 from fedbench_plugins.invert.attack import Descent, Observer, correlation, invert
 
-VICTIMS, TOKENS, DIM = 4, 17, 64
+VICTIMS, TOKENS, DIM = 2, 17, 64
 SHORT = Descent(steps=150)
 
 
