@@ -7,7 +7,8 @@ number of cores, so that equal CPUs give equal bits.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -15,13 +16,16 @@ import torch
 from torch import Tensor
 
 from fedbench import machine
+from fedbench.models.adapter import SeededDropout
 from fedbench.models.backbone import Blocks
 from fedbench.models.cost import Shape, activations, holding_of
+from fedbench.models.layered import EVERY, PADDING
 from fedbench.models.param_paths import by_layer, trainers
 from fedbench.types import Cohort, Job, Plan, Uploads
 
 # Token rows (images x tokens) of one pass on a CPU. Fewer leave time to Python, more fall out of its caches.
 ROWS = 2080
+CALLS = 2e7  # parameters of a layer times tokens: what costs as much as the calls of a pass through it
 
 # What a group sends back: `r/3/attn.proj.lora_A` and `shared/head.weight`, one row for each client that trains it,
 # in order, and `loss` and `seconds`, one value for each of its clients.
@@ -67,6 +71,26 @@ def reads_features(model: Blocks, plan: Plan) -> bool:
     """Whether no client of the plan trains anything but classifiers upon features of all layers."""
     whole, exits = bool(plan.M.all()), [exit for own in plan.exits for exit in own]
     return whole and model.reads_features(range(model.num_layers), exits)
+
+
+def by_length(model: Blocks, x: Mapping[int, Tensor]) -> list[tuple[Tensor, int]]:
+    """The rows of one client's texts in parts of about equal length, and the tokens of each part's longest, so that
+    less padding is computed; one part where that saves nothing, or where masks are drawn for a whole batch.
+
+    Two parts are worth a further pass where the padding they save is more work than the calls of it.
+    """
+    (ids, *others) = x.values()
+    drops = any(isinstance(module, SeededDropout) and module.p > 0 for module in model.modules())
+    if others or ids.is_floating_point() or model.device.type != "cpu" or drops:
+        return []
+    lengths, order = (ids != PADDING).sum(1).sort(stable=True)
+    padded = ((lengths + EVERY - 1) // EVERY * EVERY).clamp(max=ids.shape[1]).tolist()
+    least = CALLS / sum(p.numel() for p in model.blocks[0].parameters())
+    cuts = [0]
+    for i in range(1, len(padded)):
+        if padded[i] > padded[i - 1] and (i - cuts[-1]) * (padded[i] - padded[i - 1]) >= least:
+            cuts.append(i)
+    return [(order[i:j], padded[j - 1]) for i, j in pairwise([*cuts, len(padded)])]
 
 
 def _first_batches(cohort: Cohort) -> tuple[list[int], int]:

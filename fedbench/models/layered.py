@@ -10,6 +10,7 @@ from typing import Any, Protocol, cast
 from torch import Tensor, nn
 
 PADDING = -1  # stands for no token where texts of several lengths are one tensor
+EVERY = 8  # tokens, of which the length of a batch of texts is a multiple
 
 
 class Tokenizer(Protocol):

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fedbench import machine
-from fedbench.models.layered import PADDING, Tokenizer
+from fedbench.models.layered import EVERY, PADDING, Tokenizer
 from fedbench.types import Images, Texts
 
 # Per-channel mean and standard deviation of images in [0, 1]; `backbone` takes the ones its weights were
@@ -27,7 +27,6 @@ Batch = tuple[Tensor, Tensor]
 
 KEPT_BYTES = 2**28  # so much may what is kept of a split take, its embeddings or its features
 RESIDENT = 0.25  # of a GPU's free memory may a split take
-EVERY = 8  # tokens, of which the length of a batch of texts is a multiple
 MADE_TOGETHER = 64  # inputs; always the same ones, so that the bits do not depend on who asks for what first
 
 
@@ -61,6 +60,10 @@ class Inputs(ABC):
     @abstractmethod
     def given(self, indices: np.ndarray, sent: Tensor | None = None) -> Tensor:
         """x as the model takes it. sent: the indices on the GPU, where they are there already."""
+
+    def order(self, indices: np.ndarray) -> np.ndarray:
+        """In which order they pass with least work."""
+        return np.arange(len(indices))
 
     @abstractmethod
     def example(self, n: int) -> Tensor:
@@ -177,6 +180,10 @@ class TokenIds(Inputs):
         T = min(self.size, -(-int(self.lengths[indices].max()) // EVERY) * EVERY)
         x = self.ids[indices, :T]
         return self._sent(x) if self.on_gpu else torch.from_numpy(x)
+
+    def order(self, indices: np.ndarray) -> np.ndarray:
+        """By length, so that there is little padding; of shapes alone as they come."""
+        return super().order(indices) if not len(self.lengths) else np.argsort(self.lengths[indices], kind="stable")
 
     def example(self, n: int) -> Tensor:
         return torch.zeros(n, self.size, dtype=torch.int64, device="meta")

@@ -84,6 +84,11 @@ class Evaluation:
         if mixed and all(part.client == GLOBAL for part in parts):
             of_split = {split: [p.indices for p in parts if p.split == split] for split in {p.split: 0 for p in parts}}
             parts = [Pass(GLOBAL, np.concatenate(indices), split) for split, indices in of_split.items()]
+        orders = [self.images[part.split].order(part.indices) for part in parts]
+        first = np.cumsum([0, *map(len, orders)])
+        # from the order in which they pass, which saves padding, to that of the splits
+        self.back = np.argsort(np.concatenate([start + own for start, own in zip(first, orders, strict=False)]))
+        parts = [one._replace(indices=one.indices[own]) for one, own in zip(parts, orders, strict=True)]
         self.passes = [
             Pass(client, indices[i : i + batch_size], split)
             for client, indices, split in parts
@@ -115,7 +120,8 @@ class Evaluation:
             return _logits(given, len(indices), self.classes)
 
         parts = team.share([len(one.indices) for one in self.passes], outputs)
-        whole = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+        back = torch.from_numpy(self.back).to(next(iter(parts[0].values())).device)
+        whole = {name: torch.cat([part[name] for part in parts])[back] for name in parts[0]}
         here = torch.cat(list(whole.values())).cpu()  # waits for a GPU once
         if none := unanswered(here):
             raise Diverged(f"{none:,} of {len(here):,} answers to test and validation examples are not finite")

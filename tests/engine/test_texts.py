@@ -1,6 +1,7 @@
 """Texts in both engines: masks, padding and dropout, in float64 to 1e-12."""
 
 from dataclasses import replace
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ from ragged import ragged, same
 from tiny_texts import TextBatches, tiny_bert, tiny_llama
 
 from fedbench.engine import cohort as fast
-from fedbench.engine import sequential
+from fedbench.engine import microbatching, sequential
 from fedbench.errors import NotApplicable
 from fedbench.models.backbone import HEAD, body_of
 from fedbench.models.layered import PADDING
@@ -72,6 +73,42 @@ def test_two_rounds_with_any_adapter_equal_the_oracles(registry, monkeypatch, mo
     one = rounds(registry, fast.train, *given)
     monkeypatch.undo()
     same(one, rounds(registry, sequential.train, *given))
+
+
+@pytest.mark.parametrize("method", ["fedra", "depthfl"])
+def test_texts_that_pass_by_length_equal_the_oracles(registry, monkeypatch, method):
+    given = (method, tiny_bert, ADAPTERS["plain"], texts([4, 3, 1], [2, 1, 2]))
+    for name, value in (("ROWS", 1), ("EVERY", 1), ("CALLS", 0)):  # a client a group, and parts whatever they save
+        monkeypatch.setattr(microbatching, name, value)
+    tokens, whole = [], fast.forward_whole
+
+    def noted(model, leaves, plan, x, *others):
+        tokens.extend((n, *ids.shape) for n, ids in x.items())
+        return whole(model, leaves, plan, x, *others)
+
+    monkeypatch.setattr(fast, "forward_whole", noted)
+    one = rounds(registry, fast.train, *given)
+    assert {B for _, B, _ in tokens} == {1, 2}, "the shorter text of a batch passes by itself"
+    same(one, rounds(registry, sequential.train, *given))
+
+
+def test_parts_by_length_save_more_padding_than_their_calls_cost():
+    model = body_of(tiny_bert())
+    ids = torch.full((6, 40), PADDING)
+    for row, length in zip(ids, (3, 40, 8, 9, 17, 5), strict=True):
+        row[:length] = 4
+
+    def parts(x):
+        return [(rows.tolist(), T) for rows, T in microbatching.by_length(model, x)]
+
+    each = sum(p.numel() for p in model.blocks[0].parameters())
+    with patch.object(microbatching, "CALLS", 8 * each):
+        assert parts({0: ids}) == [([0, 5, 2], 8), ([3], 16), ([4], 24), ([1], 40)]
+    with patch.object(microbatching, "CALLS", 32 * each):
+        assert parts({0: ids}) == [([0, 5, 2, 3], 16), ([4, 1], 40)]
+        assert parts({0: ids, 1: ids}) == parts({0: torch.zeros(2, 3, 8, 8)}) == []
+        lora(dropout=0.1)(model)
+        assert parts({0: ids}) == [], "masks are drawn for a whole batch"
 
 
 @pytest.mark.parametrize("make", [tiny_bert, tiny_llama])
