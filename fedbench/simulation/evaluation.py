@@ -120,12 +120,11 @@ class Evaluation:
             return _logits(given, len(indices), self.classes)
 
         parts = team.share([len(one.indices) for one in self.passes], outputs)
-        back = torch.from_numpy(self.back).to(next(iter(parts[0].values())).device)
-        whole = {name: torch.cat([part[name] for part in parts])[back] for name in parts[0]}
+        whole = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
         here = torch.cat(list(whole.values())).cpu()  # waits for a GPU once
         if none := unanswered(here):
             raise Diverged(f"{none:,} of {len(here):,} answers to test and validation examples are not finite")
-        found = zip(whole, here.chunk(len(whole)), strict=True)
+        found = zip(whole, (logits[self.back] for logits in here.chunk(len(whole))), strict=True)
         return {name if i else "": logits.split(self.sizes) for i, (name, logits) in enumerate(found)}
 
     def scored(self, answers: Answers) -> list[Score]:
