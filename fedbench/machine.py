@@ -40,6 +40,11 @@ def vendor() -> str:
     return _cpuinfo("vendor_id") or platform.processor()
 
 
+def has_avx512() -> bool:
+    """Whether the processor computes on 512 bits at once."""
+    return "avx512f" in _cpuinfo("flags").split()
+
+
 def same_bits() -> dict[str, str]:
     """What a process needs in its environment, before it loads torch, so that equal products have equal bits.
 

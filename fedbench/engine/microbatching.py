@@ -25,6 +25,7 @@ from fedbench.types import Cohort, Job, Plan, Uploads
 
 # Token rows (images x tokens) of one pass on a CPU. Fewer leave time to Python, more fall out of its caches.
 ROWS = 2080
+MANY = 16  # times the cost of calls is the work of a client that need not share them
 CALLS = 2e7  # parameters of a layer times tokens: what costs as much as the calls of a pass through it
 
 # What a group sends back: `r/3/attn.proj.lora_A` and `shared/head.weight`, one row for each client that trains it,
@@ -46,7 +47,9 @@ def passes(model: Blocks, plan: Plan, cohort: Cohort, job: Job) -> tuple[list[in
         return sizes, ROWS
     if model.device.type != "cuda":
         tokens = model.tokens(pixels) if pixels else 0
-        return [size * tokens for size in sizes], ROWS
+        rows = [size * tokens for size in sizes]
+        alone = model.reads_texts and max(rows) > MANY * calls_of(model)
+        return rows, max(rows) if alone else ROWS  # alone a client passes by length, and processes share evenly
     shape = Shape(model, job.checkpointing)
     saved = functools.cache(lambda holding: activations(shape, holding, job.objective, pixels))
     each = [B * saved(holding_of(plan, n)) for n, B in enumerate(sizes)]
@@ -73,6 +76,11 @@ def reads_features(model: Blocks, plan: Plan) -> bool:
     return whole and model.reads_features(range(model.num_layers), exits)
 
 
+def calls_of(model: Blocks) -> float:
+    """How many tokens of a pass through a layer cost as much as the calls of it."""
+    return CALLS / sum(p.numel() for p in model.blocks[0].parameters())
+
+
 def by_length(model: Blocks, x: Mapping[int, Tensor]) -> list[tuple[Tensor, int]]:
     """The rows of one client's texts in parts of about equal length, and the tokens of each part's longest, so that
     less padding is computed; one part where that saves nothing, or where masks are drawn for a whole batch.
@@ -85,8 +93,7 @@ def by_length(model: Blocks, x: Mapping[int, Tensor]) -> list[tuple[Tensor, int]
         return []
     lengths, order = (ids != PADDING).sum(1).sort(stable=True)
     padded = ((lengths + EVERY - 1) // EVERY * EVERY).clamp(max=ids.shape[1]).tolist()
-    least = CALLS / sum(p.numel() for p in model.blocks[0].parameters())
-    cuts = [0]
+    least, cuts = calls_of(model), [0]
     for i in range(1, len(padded)):
         if padded[i] > padded[i - 1] and (i - cuts[-1]) * (padded[i] - padded[i - 1]) >= least:
             cuts.append(i)

@@ -1,6 +1,6 @@
 """Linear layers by faster ways, frozen ones on a CPU and those of many clients anywhere: exact up to the order of sums.
 
-What is chosen depends on the CPU's vendor and the tensors' shapes alone, never on timing, so that equal
+What is chosen depends on the CPU's make and the tensors' shapes alone, never on timing, so that equal
 machines give equal bits.
 """
 
@@ -20,11 +20,11 @@ from fedbench import machine
 @functools.cache
 def onednn_linear() -> Callable[..., Tensor] | None:
     """oneDNN's matrix product where it can be the faster one: on AMD, PyTorch's default (MKL) keeps to AVX2, which
-    is half of a Zen 5's rate and 0.9 of a Zen 4's.
+    is half of a Zen 5's rate and 0.9 of a Zen 4's; without AVX-512 (Zen 3) oneDNN has 0.8 to 0.97 of MKL's.
 
     The operator is undocumented, so that its presence and its result are tested before it is used. None elsewhere.
     """
-    if "AMD" not in machine.vendor():
+    if "AMD" not in machine.vendor() or not machine.has_avx512():
         return None
     try:
         operator = torch.ops.mkldnn._linear_pointwise

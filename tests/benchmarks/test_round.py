@@ -16,9 +16,9 @@ from contenders.pfl import pfl
 from contenders.reference import reference
 from interleaved import Times, table, timed
 from test_contenders import apart, missing, plain_round
-from work import DIM64, DIM192, MINILM, TINY
+from work import DIM64, DIM192, MINILM, SENTENCES, TINY
 
-PASSES = {"dim64": 9, "dim192": 4, "minilm": 5}
+PASSES = {"dim64": 9, "dim192": 4, "minilm": 5, "sentences": 5}
 CONTENDERS = {
     "cohort": (cohort, ()),
     "cohort, bf16": (functools.partial(cohort, precision="bf16"), ()),
@@ -65,16 +65,17 @@ def test_one_round(benchmark, figures, work):
     )  # fmt: skip
 
 
-def test_one_round_of_texts(benchmark, figures):
+@pytest.mark.parametrize("work", [MINILM, SENTENCES], ids=lambda work: work.name)
+def test_one_round_of_texts(benchmark, figures, work):
     """MiniLM, or a BERT of its shape, by fedbench and by Flower with peft."""
     if benchmark.disabled:
         pytest.skip("only timed with --benchmark-enable")
     there = {"cohort": cohort, "sequential": sequential}
     if not missing("flwr", "ray", "peft", "transformers"):
         there["Flower with peft"] = flower
-    facts = facts_of(benchmark, MINILM, there)
-    title = f"{MINILM.name}: {MINILM.longest} tokens, depths {MINILM.depths}, seconds a round"
-    figures.add(MINILM.name, {"contenders": facts}, table(title, facts))
+    facts = facts_of(benchmark, work, there)
+    title = f"{work.name}: at most {work.longest} tokens, depths {work.depths}, seconds a round"
+    figures.add(work.name, {"contenders": facts}, table(title, facts))
 
 
 def facts_of(benchmark, work, there):

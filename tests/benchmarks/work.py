@@ -126,8 +126,27 @@ class TextWork(Work):
         )
 
 
+class Sentences(TextWork):
+    """The same with as many tokens as `vader_domains` has of MiniLM's, each batch padded to its longest."""
+
+    lengths: ClassVar[tuple[int, ...]] = (3, 11, 15, 18, 21, 24, 27, 30, 34, 40, 64)  # a tenth lies between two each
+
+    def data(self, client: int) -> tuple[Tensor, Tensor]:
+        x, y = super().data(client)
+        at = torch.rand(self.images, 1, generator=torch.Generator().manual_seed(200 + client)) * (len(self.lengths) - 1)
+        known, below = torch.tensor(self.lengths), at.long()
+        ends = known[below] + ((at - below) * (known[below + 1] - known[below])).round().long()
+        x = torch.randint(1000, 20_000, x.shape, generator=torch.Generator().manual_seed(300 + client))
+        return x.masked_fill(torch.arange(self.longest) >= ends, -1), y
+
+    def batches(self, client: int) -> Iterator[tuple[Tensor, Tensor]]:
+        for x, y in super().batches(client):
+            yield x[:, : -(-int((x >= 0).sum(1).max()) // 8) * 8], y
+
+
 DIM64 = Work("dim64", dim=64, patch=8, heads=4)
 DIM192 = Work("dim192", dim=192, patch=4, heads=3)
 TINY = Work("tiny", dim=8, patch=16, heads=2, images=4, batch=2, layers=4, depths=(4, 2, 1))
 MINILM = TextWork("minilm", dim=384, patch=16, heads=12, images=64, layers=6, depths=(6, 5, 4, 3, 2, 2))
+SENTENCES = Sentences("sentences", dim=384, patch=16, heads=12, images=64, layers=6, depths=MINILM.depths, longest=64)
 TINY_BERT = TextWork("tiny_bert", dim=8, patch=16, heads=2, images=4, batch=2, layers=4, depths=(4, 2, 1), longest=9)

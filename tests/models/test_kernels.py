@@ -84,8 +84,10 @@ def test_under_autocast_products_are_torchs_own():
     torch.testing.assert_close(y.float(), plain_low_rank(x, weight, None, A, B, 1.0), rtol=0.05, atol=0.2)
 
 
-def test_the_choice_hangs_on_the_vendor_alone(monkeypatch):
-    monkeypatch.setattr(kernels.machine, "vendor", lambda: "GenuineIntel")
+@pytest.mark.parametrize(("vendor", "avx512"), [("GenuineIntel", True), ("AuthenticAMD", False)])
+def test_the_choice_hangs_on_the_processors_make_alone(monkeypatch, vendor, avx512):
+    monkeypatch.setattr(kernels.machine, "vendor", lambda: vendor)
+    monkeypatch.setattr(kernels.machine, "has_avx512", lambda: avx512)
     kernels.onednn_linear.cache_clear()
     try:
         assert kernels.onednn_linear() is None
@@ -103,6 +105,7 @@ def test_an_operator_that_is_not_there_or_gone_wrong_is_not_used(monkeypatch, wh
                 return F.linear(x, w, b) + 1
 
     monkeypatch.setattr(kernels.machine, "vendor", lambda: "AuthenticAMD")
+    monkeypatch.setattr(kernels.machine, "has_avx512", lambda: True)
     monkeypatch.setattr(kernels.torch.ops, "mkldnn", Operators)
     kernels.onednn_linear.cache_clear()
     try:

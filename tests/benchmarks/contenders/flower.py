@@ -16,7 +16,7 @@ from unittest import mock
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from work import CLIP, SGD, TextWork, Update, Work
+from work import CLIP, SGD, Sentences, TextWork, Update, Work
 
 from fedbench.machine import cores
 
@@ -182,7 +182,7 @@ def _kept(work: Work) -> tuple[nn.Module, list[list[tuple[Tensor, Tensor]]]]:
 
 def _work(message) -> Work:
     record = dict(message.content["work"])
-    kind = {"Work": Work, "TextWork": TextWork}[record.pop("kind")]
+    kind = {kind.__name__: kind for kind in (Work, TextWork, Sentences)}[record.pop("kind")]
     return kind(**{**record, "depths": tuple(record["depths"])})
 
 
