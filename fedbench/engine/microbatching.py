@@ -82,14 +82,16 @@ def calls_of(model: Blocks) -> float:
 
 
 def by_length(model: Blocks, x: Mapping[int, Tensor]) -> list[tuple[Tensor, int]]:
-    """The rows of one client's texts in parts of about equal length, and the tokens of each part's longest, so that
-    less padding is computed; one part where that saves nothing, or where masks are drawn for a whole batch.
+    """One client's texts in parts of about equal length, so that less padding is computed: the rows of each part, and
+    the tokens of its longest text.
 
-    Two parts are worth a further pass where the padding they save is more work than the calls of it.
+    A part is worth its own pass where the padding it saves is more work than the calls of the pass. There are no parts
+    for several clients, images, GPUs, and adapters with dropout, whose masks are drawn for a whole batch.
     """
     (ids, *others) = x.values()
-    drops = any(isinstance(module, SeededDropout) and module.p > 0 for module in model.modules())
-    if others or ids.is_floating_point() or model.device.type != "cpu" or drops:
+    if others or ids.is_floating_point() or model.device.type != "cpu":
+        return []
+    if any(isinstance(module, SeededDropout) and module.p > 0 for module in model.modules()):
         return []
     lengths, order = (ids != PADDING).sum(1).sort(stable=True)
     padded = ((lengths + EVERY - 1) // EVERY * EVERY).clamp(max=ids.shape[1]).tolist()

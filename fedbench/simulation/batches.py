@@ -62,7 +62,7 @@ class Inputs(ABC):
         """x as the model takes it. sent: the indices on the GPU, where they are there already."""
 
     def order(self, indices: np.ndarray) -> np.ndarray:
-        """In which order they pass with least work."""
+        """The places in `indices`, (B,), in the order in which passes take least work."""
         return np.arange(len(indices))
 
     @abstractmethod
