@@ -34,7 +34,13 @@ class _Dict(dict[str, Any]):
 
 
 class ResultFrame(pandas.DataFrame):
-    """A DataFrame whose `attrs` say what it shows, see `fedbench.report.frames.Frame`."""
+    """A DataFrame that a notebook shows as a table, with its caption.
+
+    Attributes:
+        attrs: `caption`, `metric`, `round` and `correction`; `legend`, a sentence for each column that needs one; `by`,
+            the columns that tell its tables apart; `pages`, what stands around each table; `formats`, how columns are
+            shown.
+    """
 
     @property
     def _constructor(self) -> type[ResultFrame]:
