@@ -132,11 +132,11 @@ class Sentences(TextWork):
     lengths: ClassVar[tuple[int, ...]] = (3, 11, 15, 18, 21, 24, 27, 30, 34, 40, 64)  # a tenth lies between two each
 
     def data(self, client: int) -> tuple[Tensor, Tensor]:
-        x, y = super().data(client)
+        _, y = super().data(client)
         at = torch.rand(self.images, 1, generator=torch.Generator().manual_seed(200 + client)) * (len(self.lengths) - 1)
         known, below = torch.tensor(self.lengths), at.long()
         ends = known[below] + ((at - below) * (known[below + 1] - known[below])).round().long()
-        x = torch.randint(1000, 20_000, x.shape, generator=torch.Generator().manual_seed(300 + client))
+        x = torch.randint(1000, 20_000, (self.images, self.longest), generator=torch.Generator().manual_seed(300 + client))
         return x.masked_fill(torch.arange(self.longest) >= ends, -1), y
 
     def batches(self, client: int) -> Iterator[tuple[Tensor, Tensor]]:
