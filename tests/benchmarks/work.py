@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -129,15 +130,16 @@ class TextWork(Work):
 class Sentences(TextWork):
     """The same with as many tokens as `vader_domains` has of MiniLM's, each batch padded to its longest."""
 
-    lengths: ClassVar[tuple[int, ...]] = (3, 11, 15, 18, 21, 24, 27, 30, 34, 40, 64)  # a tenth lies between two each
+    # Up to which share of the texts has up to how many tokens.
+    shares: ClassVar[Sequence[float]] = (0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.975, 0.99, 1)
+    tokens_of: ClassVar[Sequence[int]] = (3, 11, 15, 18, 21, 24, 27, 30, 34, 40, 45, 50, 55, 64)
 
     def data(self, client: int) -> tuple[Tensor, Tensor]:
         _, y = super().data(client)
-        at = torch.rand(self.images, 1, generator=torch.Generator().manual_seed(200 + client)) * (len(self.lengths) - 1)
-        known, below = torch.tensor(self.lengths), at.long()
-        ends = known[below] + ((at - below) * (known[below + 1] - known[below])).round().long()
-        x = torch.randint(1000, 20_000, (self.images, self.longest), generator=torch.Generator().manual_seed(300 + client))
-        return x.masked_fill(torch.arange(self.longest) >= ends, -1), y
+        draw = np.random.default_rng(200 + client)
+        ends = np.interp(draw.random((self.images, 1)), self.shares, self.tokens_of).round()
+        x = torch.from_numpy(draw.integers(1000, 20_000, (self.images, self.longest)))
+        return x.masked_fill(torch.arange(self.longest) >= torch.from_numpy(ends), -1), y
 
     def batches(self, client: int) -> Iterator[tuple[Tensor, Tensor]]:
         for x, y in super().batches(client):
