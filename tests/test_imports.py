@@ -21,7 +21,6 @@ NO_TORCH = [
     "fedbench.commands.doctor",
     "fedbench.commands.compare",
     "fedbench.commands.export",
-    "fedbench_plugins.invert.command",
     "fedbench.commands.plan",
     "fedbench.commands.plot",
     "fedbench.commands.run",

@@ -110,7 +110,6 @@ UNITS: Mapping[str, Callable[[Any], str]] = {
     "share": "{:.0%}".format,
     "crossed": lambda value: human_bytes(value) if value else DASH,
     "decimal": "{:.2f}".format,
-    "decibels": "{:.1f}".format,
     "rank": "{:g}".format,
     "p": probability,
     "yes": lambda value: "yes" if value else "",

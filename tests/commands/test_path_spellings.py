@@ -108,7 +108,6 @@ def test_paths_of_commands_that_need_finished_cells_begin_at_home_too(tmp_path, 
     refused = {
         ("tune", f"{given}/tiny.yaml", mine, f"--results={path}/r", f"-o{path}/t.yaml"): f"{given}/tiny.yaml: nothing",
         ("data", "prepare", "cifar10", f"--root={path}/c", f"--from={path}/no.tgz"): f"{NAME}/no.tgz",
-        ("invert", f"{given}/r", mine, f"--images={path}/x.png"): "no finished cell of these results is of a method",
     }
     for words, told in refused.items():
         done = fedbench(*words, cwd=tmp_path)

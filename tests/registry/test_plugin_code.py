@@ -84,7 +84,7 @@ def test_a_plugin_file_that_is_no_python_has_a_version(tmp_path):
 
 
 OURS_BY_GROUP = [("plugin", name) for name in ("fedra", "lora", "timm", "strokes6")]
-OURS_BY_GROUP += [("tracker", "mlflow"), ("tracker", "tensorboard"), ("command", "invert")]
+OURS_BY_GROUP += [("tracker", "mlflow"), ("tracker", "tensorboard")]
 BUILT_IN_COMMANDS = ["run", "compare", "pack", "doctor"]  # they have no entry point
 
 
