@@ -68,7 +68,6 @@ SHOWN = (
     click.option(
         "--columns", multiple=True, metavar="A,B,...", help="Only these columns after the names, in this order."
     ),
-    click.option("--no-pager", is_flag=True, help="Print at once what is longer than the screen."),
     FORM,
 )
 COSTS = click.Choice(["bytes", "flops", "seconds", "joules", "memory"])
@@ -176,7 +175,7 @@ def _before(view: str, **given: Any) -> Callable[[Callable], Callable]:
 def leaderboards(paths: tuple, hashes: bool, by: str | None, **asked: Any) -> None:
     """Print a leaderboard for every scenario, or a summary of more than eight."""
     if hashes:
-        _refuse("--hash is of all results of a PATH", but=("paths", "hashes", "no_pager"))
+        _refuse("--hash is of all results of a PATH", but=("paths", "hashes"))
         _print_hashes(paths or DEFAULT)
         return
     flags = {name: asked[name] if name in ("reach", "pareto", "images") else asked.pop(name) for name in VIEWS}
@@ -241,7 +240,6 @@ def _show(
     where: Sequence[str],
     sort: Sequence[str],
     columns: Sequence[str],
-    no_pager: bool,
     fail_on: str | None = None,
     budget: str | None = None,
     **asked: Any,
@@ -252,7 +250,7 @@ def _show(
 
     chosen = partial(select, scenarios=scenarios, methods=methods, variants=variants, seeds=seeds)
     wanted: dict[str, Any] = {"where": where, "sort": sort, "columns": columns}
-    tell = partial(put, form=form, paged=not no_pager)
+    tell = partial(put, form=form)
     asked = {**views.USUAL, **asked}
     asked["at"] = _at(asked["at"], budget)
     two = not kind and form == "rich" and len(paths) == 2 and asked["baseline"] is None and not any(wanted.values())

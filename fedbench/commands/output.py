@@ -78,13 +78,12 @@ class Spinner:
                 self._status.stop()
 
 
-def put(view: Frame, form: str, paged: bool = False) -> None:
+def put(view: Frame, form: str) -> None:
     """Print a frame.
 
     Args:
         view: the frame.
         form: `rich` for a terminal, or a format of `fedbench.report.render`.
-        paged: use a pager where standard output is a terminal with fewer lines than the text.
     """
     screen = Screen(width=wide())
     from fedbench.report.render import render, show
@@ -98,25 +97,12 @@ def put(view: Frame, form: str, paged: bool = False) -> None:
         for warning in dict.fromkeys(one.get("warning") for one in view.attrs["pages"]) if form == "csv" else ():
             if warning:  # which rows have no place for
                 click.echo(warning, err=True)
-    if paged and screen.is_terminal and sys.stdout.isatty() and text.count("\n") >= screen.height:
-        _page(text)
-    else:
-        click.echo(text, nl=False, color=True)
+    click.echo(text, nl=False, color=True)
 
 
 def wide() -> int | None:
     """The width of what is printed: the terminal's, or COLUMNS; where output is piped, as much as it needs."""
     return None if sys.stdout.isatty() or "COLUMNS" in os.environ else PIPED
-
-
-def _page(text: str) -> None:
-    """Show text in PAGER, or in less, which passes colours on unless LESS sets something else."""
-    given = os.environ.setdefault("LESS", "-R") if "LESS" not in os.environ else None
-    try:
-        click.echo_via_pager(text, color=True)
-    finally:
-        if given is not None:
-            del os.environ["LESS"]
 
 
 def tell_left_out(wrong: Sequence[str], lacks: str = "") -> None:

@@ -21,7 +21,7 @@ def suite(tmp_path_factory):
 
 
 def shown(suite, view, columns, charset):
-    words = ["compare", str(suite), *view, "--no-pager"]
+    words = ["compare", str(suite), *view]
     with patch("sys.argv", ["fedbench", *words]):
         return CliRunner(charset=charset).invoke(main, words, env={"COLUMNS": columns}, catch_exceptions=False)
 
