@@ -95,7 +95,7 @@ UNNAMED = {"lora_fair", "fedex_lora", "packed", "hetlora", "raflora", "fed_plora
 
 def _pareto(ax: Axes, backbone: str, least: float, legend: str | None) -> None:
     """Mean accuracy against the bytes of the run, for methods above `least` %; bars are standard deviations."""
-    frame = compared("field_tuned", "--pareto", "bytes")
+    frame = compared("field_tuned", "pareto", "bytes")
     frame = frame[(frame.backbone == backbone) & (100 * frame["mean"] > least) & (frame.spent > 0)]
     frame = frame[~frame.method.str.contains("/")]
     family = families()
@@ -163,7 +163,7 @@ def differences(pairs: Sequence[tuple[str, str]]) -> pandas.DataFrame:
     """
     rows = []
     for folder in dict.fromkeys(folder for folder, _ in SCENARIOS):
-        for row in compared(folder, "--pairs").itertuples():
+        for row in compared(folder, "pairs").itertuples():
             title = SCENARIOS.get((folder, row.scenario))
             for pair, sign in (((row.method, row.other), 100), ((row.other, row.method), -100)):
                 if title is not None and pair in pairs:
@@ -203,7 +203,7 @@ def others() -> Figure:
     """FedRA minus every other method of the field, a panel for each backbone, sorted by the ViT; the colour is the
     family's. A hollow mark is not significantly different from 0."""
     rows = []
-    for row in compared("field_tuned", "--pairs").itertuples():
+    for row in compared("field_tuned", "pairs").itertuples():
         if "fedra" in (row.method, row.other):
             sign = 100 if row.method == "fedra" else -100
             low, high = sorted((sign * row.ci_low, sign * row.ci_high))
@@ -246,7 +246,7 @@ SPLIT = {
 
 def split() -> Figure:
     """Accuracy of split learning and of whole models, by label skew; whole models from scratch as a ViT and a CNN."""
-    frame = compared("personalised_tuned", "--boards")
+    frame = compared("personalised_tuned", "boards")
     figure = Figure(figsize=(9.2, 3.6), layout="constrained", **STYLE)
     axes = figure.subplots(1, 2, sharey=True)
     scenarios = {"dirichlet0.1": "labels by Dirichlet(0.1)", "pathological2": "two classes a client"}
@@ -280,7 +280,7 @@ PICKED = {"fedra": "#0072b2", "inclusivefl": "#d55e00", "depthfl": "#009e73", "f
 
 def devices() -> Figure:
     """Left: what each device scores with the model that it can run. Right: sub-models by their number of layers."""
-    frame = compared("devices", "--sizes", "--scenario", "hurried").set_index("method")
+    frame = compared("devices", "sizes").query("scenario == 'hurried'").set_index("method")
     figure = Figure(figsize=(9.2, 3.4), layout="constrained", **STYLE)
     left, right = figure.subplots(1, 2, sharey=True)
     for name, colour in PICKED.items():

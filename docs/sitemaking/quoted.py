@@ -49,17 +49,17 @@ def _printed(command: str, table: str) -> str:
     return max(tables, key=lambda one: difflib.SequenceMatcher(None, one, table, autojunk=False).ratio())
 
 
-def compared(folder: str, *options: str) -> pandas.DataFrame:
+def compared(folder: str, *view: str) -> pandas.DataFrame:
     """What `fedbench compare` writes as CSV.
 
     Args:
         folder: A folder of results/reference.
-        options: Further options of the command.
+        view: The view and its arguments; leaderboards without.
 
     Returns:
         One row per line of the CSV.
     """
-    line = ["compare", str(ROOT / "results/reference" / folder), *options, "--format", "csv"]
+    line = ["compare", *view, str(ROOT / "results/reference" / folder), "--format", "csv"]
     done = CliRunner().invoke(main, line, catch_exceptions=False)
     assert done.exit_code == 0, done.output
     frame = pandas.read_csv(io.StringIO(done.stdout))
@@ -77,7 +77,7 @@ def pairs(folder: str, method: str, others: Sequence[str] = ()) -> str:
             every leaderboard a column.
     """
     cells: dict[str, dict[str, str]] = {}
-    frame = compared(folder, "--pairs")
+    frame = compared(folder, "pairs")
     shared = set.intersection(*(set(variant.split("; ")) for variant in frame.variant))
     for row in frame.itertuples():
         if method in (row.method, row.other):

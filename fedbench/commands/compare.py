@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -158,48 +158,11 @@ def compare() -> None:
     """
 
 
-def _before(view: str, **given: Any) -> Callable[[Callable], Callable]:
-    """The option by which a view was asked for before views were commands; it goes with version 0.3."""
-    return click.option(f"--{view}", hidden=True, **given)
-
-
 @compare.command(hidden=True)
 @takes(PATHS, *(option for options in OPTIONS.values() for option in options), *SHOWN)
-@takes(*(_before(name, is_flag=True) for name, view in VIEWS.items() if not view.own or name == "changes"))
-@_before("by", type=click.Choice(["client"]))
-@_before("reach")
-@_before("pareto", type=COSTS)
-@_before("images", nargs=2)
-@_before("fail-on", type=click.Choice(["worse", "different"]))
-@click.option("--hash", "hashes", is_flag=True, hidden=True)
-def leaderboards(paths: tuple, hashes: bool, by: str | None, **asked: Any) -> None:
+def leaderboards(paths: tuple, **asked: Any) -> None:
     """Print a leaderboard for every scenario, or a summary of more than eight."""
-    if hashes:
-        _refuse("--hash is of all results of a PATH", but=("paths", "hashes"))
-        _print_hashes(paths or DEFAULT)
-        return
-    flags = {name: asked[name] if name in ("reach", "pareto", "images") else asked.pop(name) for name in VIEWS}
-    flags |= {"clients": flags["clients"] or by, "changes": flags["changes"] or asked["fail_on"]}
-    given = [name for name, is_asked in flags.items() if is_asked]
-    if len(given) > 1:
-        raise UserError(f"{' and '.join(given)} are separate views: choose one")
-    if given:
-        others = {name for option, names in NAMES.items() if option not in VIEWS[given[0]].takes for name in names}
-        _refuse(f"compare {given[0]} does not ask for it", only=others)
-    _show(paths, given[0] if given else "", **asked)
-
-
-NAMES = {"metric": ("metric",), "at": ("at", "budget"), "baseline": ("baseline",), "equivalent": ("equivalent",)}
-
-
-def _refuse(why: str, but: Sequence[str] = (), only: Collection[str] | None = None) -> None:
-    """Raises UserError for options on the command line: any `but` these, or `only` these."""
-    context = click.get_current_context()
-    for param in context.command.params:
-        name = str(param.name)
-        given = context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
-        if given and name not in but and (only is None or name in only):
-            raise UserError(f"{why}: leave out {param.opts[0]}")
+    _show(paths, "", **asked)
 
 
 def _add(name: str) -> None:
@@ -225,7 +188,13 @@ def hashes(paths: tuple) -> None:
     \b
     fedbench compare hash results/quickstart
     """
-    _print_hashes(paths or DEFAULT)
+    for path in paths or DEFAULT:
+        found, statuses = hash_and_status(path)
+        click.echo(f"{found}  {path}")
+        # Of what has no result the hash has nothing.
+        if missing := {status: n for status, n in statuses.items() if status not in (*KEPT, HALVED)}:
+            counts = ", ".join(f"{n} {status.replace('_', ' ')}" for status, n in missing.items())
+            click.echo(f"{path}: no result of {counted(sum(missing.values()), 'cell')} is in it: {counts}", err=True)
 
 
 def _show(
@@ -287,16 +256,6 @@ def _found(paths: Sequence[str], chosen: Callable[[Sequence[Result]], list[Resul
     if kind == "tuning":
         return Found(chosen(load(paths, candidates=True)), [])
     return examine(paths).only(chosen).read((*COMPARED, *MORE_TABLES.get(kind, ())))
-
-
-def _print_hashes(paths: Sequence[str]) -> None:
-    """Print a line for each path, and on stderr which cells have no result: the hash has nothing of them."""
-    for path in paths:
-        found, statuses = hash_and_status(path)
-        click.echo(f"{found}  {path}")
-        if missing := {status: n for status, n in statuses.items() if status not in (*KEPT, HALVED)}:
-            counts = ", ".join(f"{n} {status.replace('_', ' ')}" for status, n in missing.items())
-            click.echo(f"{path}: no result of {counted(sum(missing.values()), 'cell')} is in it: {counts}", err=True)
 
 
 def _changes(

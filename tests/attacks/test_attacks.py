@@ -76,7 +76,7 @@ def test_a_pickle_in_a_results_folder(make, file, cell, canary):
 @pytest.mark.parametrize("file", ["index.json"])
 def test_a_pickle_beside_the_cells(file, cell, canary):
     (cell.parent / file).write_bytes(pickled(canary))
-    assert file in refused("compare", cell.parent, "--paper", cwd=cell)
+    assert file in refused("compare", "paper", cell.parent, cwd=cell)
 
 
 @pytest.mark.parametrize("kind", ["eval", "rounds", "layers"])
@@ -198,7 +198,7 @@ JSONS = {
 @pytest.mark.parametrize("file", ["../index.json", "manifest.json"])
 def test_json_that_means_harm(text, file, cell, canary):
     (cell / file).write_text(text)
-    assert os.path.basename(file) in refused("compare", cell.parent, "--paper", cwd=cell)
+    assert os.path.basename(file) in refused("compare", "paper", cell.parent, cwd=cell)
 
 
 def test_an_entry_that_leads_to_another_folder(cell, tmp_path):

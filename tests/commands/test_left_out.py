@@ -60,14 +60,14 @@ def test_a_table_of_nothing_believed_is_told_too(suite):
 
 
 def test_a_hash_is_of_everything_or_says_of_what_it_is_not(suite):
-    whole = run("compare", suite, "--hash")
+    whole = run("compare", "hash", suite)
     assert (whole.exit_code, whole.stderr) == (0, "")
     shutil.rmtree(cell_of(suite, "depthfl"))
-    less = run("compare", suite, "--hash")
+    less = run("compare", "hash", suite)
     assert less.exit_code == 0 and less.stderr == f"{suite}: no result of 1 cell is in it: 1 pending\n"
     assert less.stdout.split()[0] != whole.stdout.split()[0]
     (cell_of(suite, "fedra") / "manifest.json").unlink()
-    none = run("compare", suite, "--hash")
+    none = run("compare", "hash", suite)
     assert none.exit_code == 2 and none.stdout == "" and "1 cell with tables and no manifest.json" in none.stderr
 
 

@@ -183,7 +183,7 @@ LONG = "x" * 300  # longer than the name of a file may be
 @pytest.mark.parametrize(
     "words",
     [
-        ("compare", LONG), ("compare", LONG, "--hash"), ("plot", "curves", LONG),
+        ("compare", LONG), ("compare", "hash", LONG), ("plot", "curves", LONG),
         ("export", LONG, "--format", "peft"), ("merge", LONG, "--into", "new"), ("doctor", "--results", LONG),
         ("run", "tiny.yaml", "--plugin", TINY, "--results", LONG), ("run", LONG), ("plugins", "check", f"{LONG}.py"),
         ("data", "check", "image_folder", "--root", LONG), ("schema", "--plugin", f"{LONG}.py"),

@@ -49,7 +49,7 @@ def spelt(tmp_path, monkeypatch):
 @pytest.mark.parametrize("how", SPELLINGS)
 def test_results_mean_one_folder_however_it_is_spelt(tmp_path, spelt, how):
     given = spelt("whole") if how == "home" else spelt(how)
-    hashes = {fedbench("compare", one, "--hash", cwd=tmp_path).stdout.split()[0] for one in (given, spelt("whole"))}
+    hashes = {fedbench("compare", "hash", one, cwd=tmp_path).stdout.split()[0] for one in (given, spelt("whole"))}
     assert len(hashes) == 1
 
 

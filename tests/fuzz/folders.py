@@ -130,15 +130,9 @@ class Folders:
             cleared(place, read_manifest(place) or {})
 
     def _compare(self, inside: Path, chance: Random) -> None:
-        words = [
-            "compare",
-            str(inside),
-            "--format",
-            chance.choice(FORMATS),
-            "--at",
-            chance.choice(["final", "best", "last4", "bytes", "flops=1e9"]),
-        ]
-        words += chance.choice([["--paper"], ["--paper"], ["--costs"], ["--by", "client"], []])
+        view = chance.choice([["paper"], ["paper"], ["costs"], ["clients"], []])
+        at = chance.choice(["final", "best", "last4", "bytes", "flops=1e9"])
+        words = ["compare", *view, str(inside), "--format", chance.choice(FORMATS), "--at", at]
         done = CliRunner().invoke(main, words, catch_exceptions=False)
         if done.exit_code == 2:
             raise UserError(done.output)

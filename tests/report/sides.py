@@ -32,7 +32,7 @@ def twice(folder):
 
 
 def change(folder, *words, columns=100):
-    return fedbench("compare", "before", "after", *words, cwd=folder, columns=columns)
+    return fedbench("compare", "changes", "before", "after", *words, cwd=folder, columns=columns)
 
 
 def flat(text):

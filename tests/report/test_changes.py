@@ -84,7 +84,7 @@ def test_another_version_makes_other_ids_and_methods_are_set_against_themselves(
     assert lines[0][4] == "-1.9" and "worse" in lines[0] and "equal" in lines[1]
     failing = change(tmp_path, "--fail-on", "worse")
     assert failing.exit_code == 1 and "1 worse" in failing.output
-    back = fedbench("compare", "after", "before", "--fail-on", "worse", cwd=tmp_path)
+    back = fedbench("compare", "changes", "after", "before", "--fail-on", "worse", cwd=tmp_path)
     assert back.exit_code == 0 and "1 better" in back.output
 
 
@@ -134,11 +134,11 @@ def test_a_torn_table_is_told_and_gives_no_difference(tmp_path):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("before", "--changes"), "takes two PATHs"),
-        (("before", "other", "--changes"), "share no name"),
-        (("before", "after", "--changes", "--at", "bytes"), "same round of both folders"),
-        (("before", "after", "--changes", "--baseline", "fedra"), "leave out --baseline"),
-        (("before", "after", "--pairs", "--fail-on", "worse"), "choose one"),
+        (("changes", "before"), "takes two PATHs"),
+        (("changes", "before", "other"), "share no name"),
+        (("changes", "before", "after", "--at", "bytes"), "same round of both folders"),
+        (("changes", "before", "after", "--baseline", "fedra"), "No such option"),
+        (("before", "after", "--fail-on", "worse"), "No such option"),
     ],
 )
 def test_what_means_nothing_is_refused(tmp_path, words, told):
@@ -159,26 +159,29 @@ def test_folders_without_a_common_name_are_one_pool_as_ever(tmp_path):
 def test_two_folders_with_common_names_are_set_against_each_other_unless_boards_are_asked_for(tmp_path):
     level(tmp_path / "before", "fedra", 0.7, seeds=1)
     twice(tmp_path)
-    assert (
-        "1 name in both" in change(tmp_path).output and change(tmp_path).output == change(tmp_path, "--changes").output
-    )
-    assert change(tmp_path, "--boards").output.count("round 12") == 2
-    assert change(tmp_path, "--at", "bytes").output.count("1 seed") >= 2  # a budget is one of each leaderboard
-    rows = list(csv.DictReader(io.StringIO(change(tmp_path, "--format", "csv").stdout)))
+
+    def compare(*words):
+        return fedbench("compare", *words, cwd=tmp_path, columns=100)
+
+    two = ("before", "after")
+    assert "1 name in both" in compare(*two).output and compare(*two).output == change(tmp_path).output
+    assert compare("boards", *two).output.count("round 12") == 2
+    assert compare(*two, "--at", "bytes").output.count("1 seed") >= 2  # a budget is one of each leaderboard
+    rows = list(csv.DictReader(io.StringIO(compare(*two, "--format", "csv").stdout)))
     assert {row["suite"] for row in rows} == {"s (before/s)", "s (after/s)"}  # what programs read is what it was
 
 
 def test_csv_and_json(tmp_path):
     level(tmp_path / "before", "fedra", 0.7)
     level(tmp_path / "after", "fedra", 0.6, spread=2, train__lr=0.2)
-    text = change(tmp_path, "--changes", "--format", "csv").stdout
+    text = change(tmp_path, "--format", "csv").stdout
     rows = list(csv.DictReader(io.StringIO(text)))
     assert list(rows[0]) == list(CSV_COLUMNS)
     cell = next(row for row in rows if (row["seed"], row["measure"]) == ("1", "accuracy"))
     assert (cell["change"], cell["same_id"], cell["differs_in"]) == ("different", "False", "eval")
     assert float(cell["difference"]) == pytest.approx(-0.096)
     assert (rows[-1]["seed"], rows[-1]["verdict"], rows[-1]["n_seeds"]) == ("", "worse", "4")
-    found = json.loads(change(tmp_path, "--changes", "--format", "json").stdout)
+    found = json.loads(change(tmp_path, "--format", "json").stdout)
     assert found["settings"] == [{"what": "config.train.lr", "before": None, "after": "0.2", "cells": 4}]
     assert found["worse"] == ["fedra"] and found["rows"][0]["after"] == pytest.approx(0.6)
     assert found["rows"][-1]["verdict"] == "worse"

@@ -118,13 +118,13 @@ def test_a_leaderboard_of_clients_fits(fsl, width):
 
 
 def test_by_client_a_line_for_each_is_the_mean_over_seeds(fsl):
-    done = fedbench("compare", fsl, "--by", "client", cwd=fsl, columns=80)
+    done = fedbench("compare", "clients", fsl, cwd=fsl, columns=80)
     lines = [line.split() for line in done.output.splitlines()]
     assert lines[2] == ["client", "domain", "fedv", "fedavg"]
     assert lines[4:7] == [["0", "a", "30.0", "20.0"], ["1", "a", "50.0", "35.0"], ["2", "b", "85.0", "35.0"]]
-    markdown = fedbench("compare", fsl, "--by", "client", "--format", "markdown", cwd=fsl).output
+    markdown = fedbench("compare", "clients", fsl, "--format", "markdown", cwd=fsl).output
     assert "| 2 | b | 85.0 | 35.0 |" in markdown
-    found = json.loads(fedbench("compare", fsl, "--by", "client", "--format", "json", cwd=fsl).stdout)["rows"]
+    found = json.loads(fedbench("compare", "clients", fsl, "--format", "json", cwd=fsl).stdout)["rows"]
     assert [(row["client"], row["fedv"]) for row in found] == [
         (0, pytest.approx(0.3)),
         (1, 0.5),

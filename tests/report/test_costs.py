@@ -1,4 +1,4 @@
-"""fedbench compare --costs: bytes by kind, and what client and server compute, by hand."""
+"""fedbench compare costs: bytes by kind, and what client and server compute, by hand."""
 
 from __future__ import annotations
 
@@ -123,33 +123,25 @@ def test_cells_of_an_older_fedbench_say_that_kinds_are_not_known(tmp_path):
 
 
 def test_programs_have_a_row_for_each_method(both):
-    rows = csv.DictReader(io.StringIO(fedbench("compare", both, "--costs", "--format", "csv", cwd=both).output))
+    rows = csv.DictReader(io.StringIO(fedbench("compare", "costs", both, "--format", "csv", cwd=both).output))
     fedv, fedavg = rows
     assert (fedv["up_features"], fedv["up"], fedv["up_total"]) == ("600.0", "610.0", "2440.0")
     assert (fedv["server_gflops"], fedv["server_memory"], fedv["n_seeds"]) == ("6.0", "18000.0", "2")
     assert fedavg["server_gflops"] == fedavg["server_memory"] == ""
-    found = json.loads(fedbench("compare", both, "--costs", "--format", "json", cwd=both).output)["rows"]
+    found = json.loads(fedbench("compare", "costs", both, "--format", "json", cwd=both).output)["rows"]
     assert [row["server_gflops"] for row in found] == [6.0, None]
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_costs_fit_and_read_without_colour(both, width):
-    done = fedbench("compare", both, "--costs", cwd=both, columns=width)
+    done = fedbench("compare", "costs", both, cwd=both, columns=width)
     assert done.exit_code == 0 and max(map(len, done.output.splitlines())) <= width
     assert "what leaves the client (up)" in done.output and "A dash: nothing of the kind." in done.output
 
 
 def test_papers_have_the_view_too(both):
     markdown, latex = (
-        fedbench("compare", both, "--costs", "--format", form, cwd=both).output for form in ("markdown", "latex")
+        fedbench("compare", "costs", both, "--format", form, cwd=both).output for form in ("markdown", "latex")
     )
     assert "| fedv | 10 B | 600 B | 610 B | 2.44 kB |" in markdown
     assert "fedv & 10 B & 600 B & 610 B & 2.44 kB \\\\" in latex
-
-
-@pytest.mark.parametrize(
-    "words", [("--costs", "--by", "client"), ("--costs", "--paper"), ("--by", "client", "--paper")]
-)
-def test_views_exclude_each_other(both, words):
-    done = fedbench("compare", both, *words, cwd=both)
-    assert done.exit_code == 2 and "choose one" in done.output

@@ -106,8 +106,8 @@ def folder(tmp_path_factory):
     return found
 
 
-def told(folder, *words, code=0):
-    done = fedbench("compare", "s", *words, cwd=folder)
+def told(folder, *words, view=(), code=0):
+    done = fedbench("compare", *view, "s", *words, cwd=folder)
     assert done.exit_code == code, done.output
     return done.stdout if code == 0 else done.stderr
 
@@ -161,7 +161,7 @@ def test_nothing_that_fits_is_said_and_no_mistake(folder):
 
 
 def test_other_views_are_filtered_too(folder):
-    text = told(folder, "--costs", "--sort", "total_flops:desc", "--where", "total_flops > 0")
+    text = told(folder, "--sort", "total_flops:desc", "--where", "total_flops > 0", view=["costs"])
     assert "lines fit" in text
-    records = json.loads(told(folder, "--pairs", "--columns", "seeds", "--format", "json"))["rows"]
+    records = json.loads(told(folder, "--columns", "seeds", "--format", "json", view=["pairs"]))["rows"]
     assert records and records[0].keys() >= {"method", "other", "n_seeds"}

@@ -46,11 +46,11 @@ def test_a_heading_is_never_empty_and_none_is_that_of_another():
 def test_what_is_shared_stands_above_all_in_every_format(tmp_path):
     for name in ("micro_vit", "micro_mixer"):
         write_cell(tmp_path / "s", "fedra", variant=f"backbone={name}", backbone={"name": name}, evaluation=ROWS)
-    printed = fedbench("compare", "s", "--boards", cwd=tmp_path).output
+    printed = fedbench("compare", "boards", "s", cwd=tmp_path).output
     assert printed.startswith("s · mixed · strokes6 · paper profile\n\nmicro_vit\n") and "\nmicro_mixer\n" in printed
     markdown = fedbench("compare", "s", "--format", "markdown", cwd=tmp_path).output
     assert markdown.startswith("## s · mixed · strokes6 · paper profile\n\n### micro\\_vit\n")
     latex = fedbench("compare", "s", "--format", "latex", cwd=tmp_path).output
     assert r"\caption{s $\cdot$ mixed $\cdot$ strokes6 $\cdot$ paper profile; micro\_vit;" in latex
-    pages = [line for line in fedbench("compare", "s", "--costs", cwd=tmp_path).output.splitlines() if "micro" in line]
+    pages = [line for line in fedbench("compare", "costs", "s", cwd=tmp_path).output.splitlines() if "micro" in line]
     assert pages == ["micro_vit", "micro_mixer"]

@@ -34,7 +34,7 @@ def folder(tmp_path):
 
 
 def images(folder, *options, names=("fedra", "depthfl"), **how):
-    return fedbench("compare", "s", "--images", *names, *options, cwd=folder, **how)
+    return fedbench("compare", "images", *names, "s", *options, cwd=folder, **how)
 
 
 def test_a_line_for_each_seed_with_the_images_that_one_alone_has_right(folder):

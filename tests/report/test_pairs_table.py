@@ -38,7 +38,7 @@ def lines(text, *start):
 
 
 def test_the_better_one_comes_first_and_ceilings_do_not_come(folder):
-    text = fedbench("compare", "s", "--pairs", cwd=folder, columns=80).output
+    text = fedbench("compare", "pairs", "s", cwd=folder, columns=80).output
     assert max(map(len, text.splitlines())) <= 80
     assert "alllarge" not in text.partition("difference:")[0]
     assert lines(text, "fedra", "allsmall")[2:] == ["better", "+20.0", "+19.4", "to", "+20.6", "<0.001"]
@@ -48,7 +48,7 @@ def test_the_better_one_comes_first_and_ceilings_do_not_come(folder):
 
 
 def test_with_a_baseline_all_are_set_against_it_the_ceiling_too(folder):
-    text = fedbench("compare", "s", "--pairs", "--baseline", "depthfl", cwd=folder, columns=60).output
+    text = fedbench("compare", "pairs", "s", "--baseline", "depthfl", cwd=folder, columns=60).output
     assert "mean of 5 seeds · minus depthfl" in text
     assert lines(text, "allsmall")[1:3] == ["worse", "-20.0"] and lines(text, "alllarge")[1:3] == ["better", "+15.0"]
     assert not any(line.startswith("depthfl  ") for line in text.splitlines())
@@ -58,26 +58,26 @@ def test_many_pairs_are_a_matrix_of_signs(folder):
     names = ("exclusive", "fedv", "fedvz", "festa", "head_only", "inclusivefl")
     for i, name in enumerate(names):
         write(folder / "s", name, *seeds(0.1 + i / 20, 1 + i))
-    text = fedbench("compare", "s", "--pairs", cwd=folder, columns=60).output
+    text = fedbench("compare", "pairs", "s", cwd=folder, columns=60).output
     assert MATRIX_FROM <= 36 and "36 pairs" in text
     assert lines(text, "3", "allsmall")[2:] == ["<", "<", "-", *[">"] * 6]
     assert lines(text, "1")[2:5] == ["-", "=", ">"]
 
 
 def test_csv_and_json_have_every_pair(folder):
-    text = fedbench("compare", "s", "--pairs", "--format", "csv", cwd=folder).stdout
+    text = fedbench("compare", "pairs", "s", "--format", "csv", cwd=folder).stdout
     rows = list(csv.DictReader(io.StringIO(text)))
     assert list(rows[0]) == list(PAIRS) and len(rows) == 3
     last = next(r for r in rows if r["other"] == "allsmall" and r["method"] == "fedra")
     assert float(last["difference"]) == pytest.approx(0.2, abs=1e-3) and last["verdict"] == "better"
     assert (last["n_seeds"], last["p_sign_flip"], last["within"]) == ("5", "0.0625", "False")
-    found = json.loads(fedbench("compare", "s", "--pairs", "--format", "json", cwd=folder).stdout)["rows"]
+    found = json.loads(fedbench("compare", "pairs", "s", "--format", "json", cwd=folder).stdout)["rows"]
     assert [{k: str(v) if v is not None else "" for k, v in r.items()} for r in found] == rows
 
 
 def test_the_margin_decides_what_is_equal(folder):
     for points, verdict in (("1", "equal"), ("0.001", "inconclusive"), ("0", "inconclusive")):
-        text = fedbench("compare", "s", "--pairs", "--equivalent", points, cwd=folder).output
+        text = fedbench("compare", "pairs", "s", "--equivalent", points, cwd=folder).output
         assert verdict in next(
             line for line in text.splitlines() if line.startswith(("fedra", "depthfl")) and "is best" not in line
         )
@@ -94,11 +94,6 @@ def test_a_leaderboard_without_pairs_keeps_its_page(folder):
     write(folder / "t", "fedra", (0.5, 0.5))
     pages = laid_out(pairs(leaderboards(load([folder]), roles=ROLES))).pages
     assert [len(page.tables) for page in pages] == [1, 0]
-
-
-def test_one_view_at_a_time(folder):
-    done = fedbench("compare", "s", "--pairs", "--costs", cwd=folder)
-    assert done.exit_code == 2 and "pairs and costs are separate views: choose one" in done.output
 
 
 def test_small_probabilities():

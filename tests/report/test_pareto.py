@@ -1,4 +1,4 @@
-"""fedbench compare --pareto: who is on the front, who is beaten, and of whom neither can be told."""
+"""fedbench compare pareto: who is on the front, who is beaten, and of whom neither can be told."""
 
 from __future__ import annotations
 
@@ -108,20 +108,20 @@ def test_what_nobody_knows_is_refused(folder):
 
 
 def test_the_view_in_every_format(folder):
-    text = fedbench("compare", "s", "--pareto", "bytes", cwd=folder, columns=80).output
+    text = fedbench("compare", "pareto", "bytes", "s", cwd=folder, columns=80).output
     assert max(map(len, text.splitlines()[2:])) <= 80
     lines = {line.split()[0]: line for line in text.splitlines() if line.strip()}
     assert "beaten" in lines["waste"] and lines["waste"].rstrip().endswith("middle")
     assert lines["below"].rstrip().endswith("middle, dear") and "4.00 MB" in lines["middle"]
     rows = csv.DictReader(
-        io.StringIO(fedbench("compare", "s", "--pareto", "bytes", "--format", "csv", cwd=folder).stdout)
+        io.StringIO(fedbench("compare", "pareto", "bytes", "s", "--format", "csv", cwd=folder).stdout)
     )
     by_name = {row["method"]: row for row in rows}
     assert (by_name["below"]["ahead"], by_name["waste"]["beaten_by"]) == ("middle;dear", "middle")
     assert (by_name["middle"]["front"], by_name["alllarge"]["role"]) == ("True", "ceiling")
-    told = json.loads(fedbench("compare", "s", "--pareto", "bytes", "--format", "json", cwd=folder).stdout)["rows"]
+    told = json.loads(fedbench("compare", "pareto", "bytes", "s", "--format", "json", cwd=folder).stdout)["rows"]
     assert told[4]["ahead"] == ["middle", "dear"] and told[0]["spent"] == 2 * MB
     for form in ("markdown", "latex"):
-        assert "waste" in fedbench("compare", "s", "--pareto", "bytes", "--format", form, cwd=folder).stdout
-    refused = fedbench("compare", "s", "--pareto", "bytes", "--baseline", "cheap", cwd=folder)
-    assert refused.exit_code == 2 and "leave out --baseline" in refused.output
+        assert "waste" in fedbench("compare", "pareto", "bytes", "s", "--format", form, cwd=folder).stdout
+    refused = fedbench("compare", "pareto", "bytes", "s", "--baseline", "cheap", cwd=folder)
+    assert refused.exit_code == 2 and "No such option" in refused.output

@@ -49,7 +49,7 @@ def test_compare_says_what_the_run_said(ran):
     assert "Not ranked: top, as a ceiling" in " ".join(board.split())
     lines = [line.rstrip() for line in board.splitlines() if line.startswith(("fedra", "top", "probe_more"))]
     assert len(lines) >= 3 and all(line in said for line in lines)
-    pairs = fedbench("compare", "r/tiny", "--pairs", "--format", "csv", cwd=folder).stdout
+    pairs = fedbench("compare", "pairs", "r/tiny", "--format", "csv", cwd=folder).stdout
     assert "probe_more" in pairs and ",top," not in pairs
 
 

@@ -1,4 +1,4 @@
-"""fedbench compare --reach: what methods needed until they first scored so much, by hand."""
+"""fedbench compare reach: what methods needed until they first scored so much, by hand."""
 
 from __future__ import annotations
 
@@ -109,33 +109,32 @@ def test_a_loss_is_reached_from_above(tmp_path):
 def test_programs_have_every_quantity_and_a_row_for_who_never_got_there(tmp_path):
     cell(tmp_path, "fedra", 0, [0.5, 0.8])
     cell(tmp_path, "allsmall", 0, [0.1, 0.2])
-    out = fedbench("compare", "s", "--reach", "80%", "--format", "csv", cwd=tmp_path).stdout
+    out = fedbench("compare", "reach", "80%", "s", "--format", "csv", cwd=tmp_path).stdout
     rows = list(csv.DictReader(io.StringIO(out)))
     assert [(r["method"], r["rounds"], r["bytes"], r["flops"], r["n_reached"]) for r in rows] == [
         ("fedra", "4.0", "8000000.0", "24000000000.0", "1"),
         ("allsmall", "", "", "", "0"),
     ]
-    out = fedbench("compare", "s", "--reach", "80%", "--format", "json", cwd=tmp_path).stdout
+    out = fedbench("compare", "reach", "80%", "s", "--format", "json", cwd=tmp_path).stdout
     assert json.loads(out)["target"] == 0.8
 
 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("--reach", "80%", "--at", "best"), "leave out --at"),
-        (("--reach", "80%", "--baseline", "fedra"), "leave out --baseline"),
-        (("--reach", "80%", "--pareto", "bytes"), "choose one"),
-        (("--reach", "x"), "such as 80%"),
+        (("80%", "s", "--at", "best"), "No such option"),
+        (("80%", "s", "--baseline", "fedra"), "No such option"),
+        (("x", "s"), "such as 80%"),
     ],
 )
 def test_what_means_nothing_to_it_is_refused(tmp_path, words, told):
     cell(tmp_path, "fedra", 0, [0.5, 0.8])
-    done = fedbench("compare", "s", *words, cwd=tmp_path)
+    done = fedbench("compare", "reach", *words, cwd=tmp_path)
     assert done.exit_code == 2 and told in done.output
 
 
 def test_eighty_columns_are_enough(tmp_path):
     cell(tmp_path, "inclusivefl", 0, [0.5, 0.8], energy=250.0, duration=6000.0)
     cell(tmp_path, "inclusivefl", 1, [0.5, 0.8], energy=250.0, duration=6000.0)
-    text = fedbench("compare", "s", "--reach", "80%", cwd=tmp_path, columns=80).output
+    text = fedbench("compare", "reach", "80%", "s", cwd=tmp_path, columns=80).output
     assert max(map(len, text.splitlines())) <= 80 and "6 h 40 min" in text

@@ -96,5 +96,5 @@ def test_only_suites_that_were_tuned_are_said_to_be(tmp_path):
     assert some.startswith("Tuned: in one, two every method reports the best of 8 candidates, ")
     few, many = suites(tmp_path / "unlike", one=4, two=8)
     assert "in one every method reports the best of 4" in few and "in two every method reports the best of 8" in many
-    shown = fedbench("compare", "some", "--summary", cwd=tmp_path, columns=200).output
+    shown = fedbench("compare", "summary", "some", cwd=tmp_path, columns=200).output
     assert "Tuned: in one, two every method" in shown

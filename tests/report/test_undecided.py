@@ -32,9 +32,9 @@ def folder(tmp_path):
     return tmp_path
 
 
-@pytest.mark.parametrize("words", [(), ("--boards",), ("--summary",), ("--costs",), ("--ranks",), ("--pairs",)])
+@pytest.mark.parametrize("words", [(), ("boards",), ("summary",), ("costs",), ("ranks",), ("pairs",)])
 def test_compare_says_that_there_are_only_candidates(folder, words):
-    done = fedbench("compare", "r", *words, cwd=folder)
+    done = fedbench("compare", *words, "r", cwd=folder)
     assert (done.exit_code, done.stdout) == (0, "") and done.stderr.startswith(TOLD)
 
 
@@ -59,18 +59,18 @@ def test_no_page_is_written_of_candidates_alone(folder):
 
 
 def test_a_method_whose_candidates_have_not_begun_stands_among_the_others(folder):
-    told = fedbench("compare", "r", "--tuning", cwd=folder)
+    told = fedbench("compare", "tuning", "r", cwd=folder)
     assert told.exit_code == 0 and "depthfl: no candidate has begun" in told.stdout
     assert "2 candidates, halved after round 6 of 12 rounds" in told.stdout
     assert "fedra: 1 of 2 candidates without a score" in " ".join(told.stdout.split())
-    records = json.loads(fedbench("compare", "r", "--tuning", "--format", "json", cwd=folder).stdout)["rows"]
+    records = json.loads(fedbench("compare", "tuning", "r", "--format", "json", cwd=folder).stdout)["rows"]
     assert [r["validation"] for r in records if r["method"] == "depthfl"] == [None, None]
     shutil.rmtree(next((folder / "r" / "s").glob("mixed-fedra-*")))
-    assert "fedra: no candidate has begun" in fedbench("compare", "r", "--tuning", cwd=folder).stdout
+    assert "fedra: no candidate has begun" in fedbench("compare", "tuning", "r", cwd=folder).stdout
 
 
 def test_a_folder_without_a_cell_says_so(tmp_path):
     merge_index(tmp_path / "r" / "s", "s", [])
-    for words in ((), ("--tuning",)):
-        done = fedbench("compare", "r", *words, cwd=tmp_path)
+    for words in ((), ("tuning",)):
+        done = fedbench("compare", *words, "r", cwd=tmp_path)
         assert (done.exit_code, done.stdout) == (0, "") and done.stderr.startswith("r: no cells; ")

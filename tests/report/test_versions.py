@@ -71,12 +71,12 @@ def test_two_versions_of_a_package_stand_as_a_warning_above_every_format(tmp_pat
     assert rows_of(tmp_path) == [[("fedra", 2), ("depthfl", 2)]]
 
 
-@pytest.mark.parametrize("view", [["--pairs"], ["--costs"], ["--summary"], ["--pareto", "bytes"], ["--reach", "10%"]])
+@pytest.mark.parametrize("view", [["pairs"], ["costs"], ["summary"], ["pareto", "bytes"], ["reach", "10%"]])
 def test_other_views_warn_as_leaderboards_do(tmp_path, compute, view):
     for seed, version in enumerate(("1.1", "2.2")):
         compute("fedra", seed, 0.5, {"torch": version})
         compute("depthfl", seed, 0.6, {"torch": version})
-    assert "torch 1.1 and 2.2" in " ".join(fedbench("compare", tmp_path, *view, cwd=tmp_path).stdout.split())
+    assert "torch 1.1 and 2.2" in " ".join(fedbench("compare", *view, tmp_path, cwd=tmp_path).stdout.split())
 
 
 def test_nothing_is_said_where_versions_are_equal_or_an_unfinished_cell_has_others(tmp_path, compute, monkeypatch):

@@ -223,14 +223,14 @@ def test_a_cell_that_a_run_is_at_is_not_replaced(tmp_path):
     assert read_manifest(tmp_path / "r/s" / name)["status"] == "running"
 
 
-def test_the_command_prints_what_compare_prints_with_hash(tmp_path):
+def test_the_command_prints_what_compare_hash_prints(tmp_path):
     cell(tmp_path / "a")
     done = fedbench("merge", "a", "--into", "r", cwd=tmp_path)
     assert done.exit_code == 0, done.output
     counts, hashed = done.stdout.splitlines()
     assert counts == "s: 1 cell copied, 0 already there, 0 left to run"
     assert hashed == f"{content_hash(tmp_path / 'a')}  r/s"
-    assert fedbench("compare", "r/s", "a", "--hash", cwd=tmp_path).stdout.splitlines() == [
+    assert fedbench("compare", "hash", "r/s", "a", cwd=tmp_path).stdout.splitlines() == [
         hashed,
         hashed.replace("r/s", "a"),
     ]

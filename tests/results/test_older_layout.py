@@ -116,8 +116,8 @@ TIMES_AND_MEMORY = ("seconds", "memory_min", "memory_median", "memory_max")  # a
 def shown(folder: Path) -> list:
     """Scores and verdicts of all leaderboards, and what is said of every two methods."""
     found = []
-    for view in ((), ("--pairs",)):
-        rows = json.loads(fedbench("compare", folder, *view, "--format", "json", cwd=folder).stdout)["rows"]
+    for view in ((), ("pairs",)):
+        rows = json.loads(fedbench("compare", *view, folder, "--format", "json", cwd=folder).stdout)["rows"]
         found.append([{key: value for key, value in row.items() if key not in TIMES_AND_MEMORY} for row in rows])
     return found
 

@@ -41,7 +41,7 @@ def tried(folder, scores, search, method="fedra", variant=""):
 
 
 def records(folder):
-    told = json.loads(fedbench("compare", folder, "--tuning", "--format", "json", cwd=folder).stdout)
+    told = json.loads(fedbench("compare", "tuning", folder, "--format", "json", cwd=folder).stdout)
     return [record for record in told["rows"] if record["variant"] == ""]
 
 

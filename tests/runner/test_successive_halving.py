@@ -253,13 +253,13 @@ def test_the_winners_as_a_plain_suite_are_the_cells_that_reported(tuned, tmp_pat
 
 def test_compare_says_who_won_by_what_and_that_it_was_tuned(tuned):
     folder, _ = tuned
-    shown = fedbench("compare", "r", "--tuning", cwd=folder, columns=80).stdout
+    shown = fedbench("compare", "tuning", "r", cwd=folder, columns=80).stdout
     searches, found = read_searches(folder / "r" / "tiny"), contests(folder / "r" / "tiny")
     assert "4 candidates, halved after rounds 1 and 2 of 4 rounds" in " ".join(shown.split())
     for key, contest in found.items():
         (line,) = [line for line in shown.splitlines() if line.startswith(f"{key[2]} ")]
         assert str(searches[key].candidates[contest.winner]["train.optimizer.lr"]) in line
-    records = json.loads(fedbench("compare", "r", "--tuning", "--format", "json", cwd=folder).stdout)["rows"]
+    records = json.loads(fedbench("compare", "tuning", "r", "--format", "json", cwd=folder).stdout)["rows"]
     assert len([r for r in records if r["winner"] and r["round"] == 4]) == 2
     assert len({r["candidate"] for r in records if r["round"] == 1}) == 4
     assert "Tuned: every method reports the best of 4 candidates" in " ".join(

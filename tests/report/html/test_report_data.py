@@ -62,9 +62,9 @@ def test_every_figure_of_the_page_is_one_that_compare_prints(page):
         assert lines and all(line in printed for line in lines)
         assert all(line in texts[board["key"]]["markdown"].replace("**", "") for line in lines)
         assert "fedra" in texts[board["key"]]["csv"] and r"\toprule" in texts[board["key"]]["latex"]
-    for option, part in (("--summary", "summary"), ("--ranks", "ranks")):
-        markdown = fedbench("compare", *SHOWN, option, "--format", "markdown", cwd=Path.cwd())
-        for table in data["suites"][0][part]["tables"]:
+    for view in ("summary", "ranks"):
+        markdown = fedbench("compare", view, *SHOWN, "--format", "markdown", cwd=Path.cwd())
+        for table in data["suites"][0][view]["tables"]:
             assert all(line in markdown.output for line in piped(table))
 
 
@@ -176,7 +176,7 @@ def test_of_very_many_leaderboards_details_and_single_seeds_are_left_out(results
 
 def test_fronts_are_those_of_compare(results):
     (board,) = data_of(written(results))["suites"][0]["boards"]
-    told = fedbench("compare", results / "results", "--pareto", "bytes", "--format", "json", cwd=results).output
+    told = fedbench("compare", "pareto", "bytes", results / "results", "--format", "json", cwd=results).output
     assert [(p["method"], p["front"], p["verdict"]) for p in json.loads(told)["rows"]] == [
         (p["label"], p["front"], p["verdict"]) for p in board["fronts"]["bytes"]
     ]

@@ -1,4 +1,4 @@
-// Score against what it cost, and the front: judged where `fedbench compare --pareto` judges it, and only drawn here.
+// Score against what it cost, and the front: judged where `fedbench compare pareto` judges it, and only drawn here.
 const UNITS = { rounds: "", bytes: "B", flops: "", seconds: "s", joules: "J", memory: "B" };
 const inUnit = (value, what) => {
   const text = brief(value), unit = UNITS[what] || "";
