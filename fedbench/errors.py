@@ -29,11 +29,7 @@ class CannotWrite(UserError):
 
 
 class DataMissing(UserError):
-    """A data set or weights are not on this machine, and fedbench does not download them."""
-
-
-class ExtraMissing(DataMissing):
-    """An optional package is not installed; the message says which extra brings it."""
+    """A data set, weights or an optional package are not on this machine, and fedbench does not download them."""
 
 
 class Broke(UserError):

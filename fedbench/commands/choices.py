@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import click
@@ -26,11 +25,9 @@ class SuiteFile(click.Path):
     def shell_complete(
         self, context: click.Context, parameter: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        """Complete to YAML files in the folder of the word and to shipped suites, or to any file."""
-
-        files = (file.as_posix() for file in sorted(Path(incomplete).parent.glob("*.y*ml")))
-        found = [name for name in (*files, *names()) if name.startswith(incomplete)]
-        return [CompletionItem(name) for name in found] or [CompletionItem(incomplete, type="file")]
+        """Complete to shipped suites, or to any file."""
+        shipped = [CompletionItem(name) for name in names() if name.startswith(incomplete)]
+        return shipped or super().shell_complete(context, parameter, incomplete)
 
 
 def of_suite(key: str) -> Callable[[click.Context, click.Parameter, str], list[str]]:

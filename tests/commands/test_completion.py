@@ -33,7 +33,7 @@ def study(tmp_path, monkeypatch):
         ("ru", ["run"]),
         ("run --sce", ["--scenario"]),
         ("run quick", ["quickstart"]),
-        ("run m", ["mine.yaml"]),
+        ("run m", ["<file>"]),
         ("run elsewhere/m", ["<file>"]),
         ("suites show tuned/f", ["tuned/feature_label_skew", "tuned/feature_skew", "tuned/field"]),
         ("run mine.yaml --scenario ", ["hard", "easy"]),

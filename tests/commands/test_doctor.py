@@ -16,10 +16,8 @@ from fedbench.commands.doctor import _folder, _worker
 from fedbench.disk import cache_dir, locked_file, require_room, try_folder
 from fedbench.errors import CannotWrite, UserError
 from fedbench.processes import fork_server
-from fedbench.registry.registry import Registry
 from fedbench.results.documents import locked
 from fedbench.results.lock import cell_lock
-from fedbench_plugins.backbones import text_models
 
 
 @pytest.fixture
@@ -104,10 +102,3 @@ def test_a_package_of_this_name_from_pypi_is_noted_with_the_fix(tmp_path, monkey
 def test_a_worker_starts_and_answers():
     assert _worker().level == "ok"
     fork_server.require_sockets()
-
-
-def test_weights_of_an_extra_that_is_not_installed_are_a_note(monkeypatch):
-    monkeypatch.setattr(text_models, "find_spec", lambda name: None)
-    levels = {found.found.partition(":")[0].split()[0]: found for found in doctor._weights(Registry())}
-    assert levels["minilm_l6"].level == "note" and "fedbench-heft[minilm]" in levels["minilm_l6"].found
-    assert levels["micro_vit"].level == "ok"
