@@ -8,7 +8,7 @@ COMMANDS = {
     "plan": "Show a suite's cells and their cost; nothing is trained.",
     "compare": "Print leaderboards from results.",
     "report": "Write results as one page that opens offline.",
-    "reproduce": "Run the cells of a page or a results folder again, and compare.",
+    "reproduce": "Run the cells of results folders again, and compare.",
     "tune": "Write the winners of a suite's tuning as a plain suite.",
     "merge": "Join results of several machines.",
     "pack": "Pack finished cells into tables.",

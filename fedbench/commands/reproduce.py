@@ -1,40 +1,33 @@
-"""fedbench reproduce: run the cells of a page or a results folder again, and compare each."""
+"""fedbench reproduce: run the cells of results folders again, and compare each."""
 
 from __future__ import annotations
 
-import io
-import json
-import os
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from ruamel.yaml import YAML
 
 from fedbench import machine
 from fedbench.commands.choices import DEVICE, FORM, JOBS, PLUGINS, SELECTION, Amount, takes, workers
 from fedbench.commands.output import Screen, Spinner, put
 from fedbench.commands.watch import Watch
 from fedbench.data.sources import relative_root
-from fedbench.disk import hash_of_bytes, write_atomically
+from fedbench.disk import hash_of_bytes
 from fedbench.errors import Interrupted, UserError
 from fedbench.processes.signals import raising
 from fedbench.registry.assets import Assets
 from fedbench.registry.registry import Registry
-from fedbench.report.html.origin import read_page
 from fedbench.results import examine
 from fedbench.results.diff import DIFFERENT, CellSummary, diff, settings
-from fedbench.runner import runner
 from fedbench.runner.cells import Cell, Options, cells_of, references
 from fedbench.runner.runner import Run
 from fedbench.suite import Point, Suite
-from fedbench.types import SIZES
-from fedbench.words import counted, shortened, visible
+from fedbench.words import counted, shortened
 
 if TYPE_CHECKING:
     import pandas
@@ -42,8 +35,6 @@ if TYPE_CHECKING:
     from fedbench.report.frames import Frame
 
 MACHINE = ("cpu", "system", "python")  # what of a machine may change a result, and is known before the run
-OF_POINTS = ("method", "seed", "profile")  # of a configuration, what no scenario holds
-FULL = 50  # scenarios, and methods, of one recovered suite: more go into another file
 
 
 @click.command()
@@ -51,13 +42,7 @@ FULL = 50  # scenarios, and methods, of one recovered suite: more go into anothe
 @click.option("--cells", "count", type=click.IntRange(min=1), metavar="N", help="Only so many cells, a sample.")
 @takes(*SELECTION)
 @click.option("--results", default="reproduced", show_default=True, metavar="DIR", help="Where the new results go.")
-@click.option(
-    "--root",
-    "roots",
-    multiple=True,
-    metavar="[THERE=]DIR",
-    help="Where data are that SOURCE gives the root THERE, or all data with a root.",
-)
+@click.option("--root", metavar="DIR", help="The folder that relative roots of data begin in, if not the suite's own.")
 @click.option("--no-run", is_flag=True, help="Only print what differs here.")
 @click.option(
     "--equivalent",
@@ -78,7 +63,7 @@ def reproduce(
     variants: tuple,
     seeds: tuple,
     results: str,
-    roots: tuple,
+    root: str | None,
     no_run: bool,
     equivalent: float | None,
     quiet: bool,
@@ -86,25 +71,25 @@ def reproduce(
     form: str,
     **given: Any,
 ) -> None:
-    """Run the finished cells of SOURCE again, a page of `fedbench report` or results folders, and compare each.
+    """Run the finished cells of SOURCE again, one or more results folders, and compare each.
 
     \b
-    fedbench reproduce report.html --cells 3
-    fedbench reproduce report.html --no-run
-    fedbench reproduce results/quickstart --method fedra
+    fedbench reproduce results/quickstart --no-run
+    fedbench reproduce results/quickstart --cells 3
+    fedbench reproduce results/quickstart --method fedra --results again
 
-    Suites, seeds and versions are recovered from SOURCE; what differs here is printed first. A cell is equal, within
-    seed noise, or different. What is finished in --results is kept. Exit code: 0 all equal or within noise, 1 something
+    Configurations are those that the cells recorded; what differs here is printed first. A cell is equal, within seed
+    noise, or different. What is finished in --results is kept. Exit code: 0 all equal or within noise, 1 something
     is different or could not be run, 2 SOURCE cannot be read, or its data are not here (--root says where).
     """
     from fedbench.report.changes import NOT_RUN, verdicts
 
-    everything = read_source(source)
+    everything = finished(source)
     chosen = sample(_chosen(everything, seeds, scenario=scenarios, method=methods, variant=variants), count)
     folder = Path(results)
     _refuse_itself(source, folder)
     registry = Registry(plugins)
-    plan = plan_again(chosen, registry, folder, roots)
+    plan = plan_again(chosen, registry, folder, root)
     settings = settings_here(chosen, plan)
     if no_run or form == "rich":
         put(_before(", ".join(source), chosen, settings, plan), form)
@@ -116,22 +101,20 @@ def reproduce(
     sys.exit(1 if found.verdict.isin((DIFFERENT, NOT_RUN)).any() else 0)
 
 
-def read_source(paths: Sequence[str]) -> list[CellSummary]:
-    """Every finished cell of a page, or of results folders.
+def finished(paths: Sequence[str]) -> list[CellSummary]:
+    """Every finished cell of results folders, under each of its names.
 
     Raises:
-        UserError: It is neither, or something does not match its checksum.
+        UserError: A path is no results folder, or something does not match its checksum.
     """
-
-    if len(paths) == 1 and Path(paths[0]).is_file():
-        return read_page(Path(paths[0]))
-    if missing := [path for path in paths if not Path(path).exists()]:
-        raise UserError(f"{missing[0]}: not there. Wanted: a page of `fedbench report`, or results folders.")
+    if files := [path for path in paths if not Path(path).is_dir()]:
+        what = "not a folder" if Path(files[0]).exists() else "not there"
+        raise UserError(f"{files[0]}: {what}. Wanted: results folders.")
     found = examine(paths).read(("eval", "rounds"))
     if found.wrong:
         lines = "\n  ".join(found.wrong[:20])
         raise UserError(f"checksums do not match, so that there is nothing to compare with:\n  {lines}")
-    return [CellSummary.of(r, files=False) for r in found.results if r.status == "finished"]
+    return [CellSummary.of(one, files=False) for one in found.results if one.status == "finished"]
 
 
 def sample(cells: Sequence[CellSummary], count: int | None) -> list[CellSummary]:
@@ -169,7 +152,7 @@ class Recovery:
     """What can be run here.
 
     Attributes:
-        suites: Each as it was read, with its assets and the cells of it that are run.
+        suites: Each with its assets and the cells of it that are run.
         cells: By name, its cell here.
         lacking: By name, why there is none.
     """
@@ -179,44 +162,60 @@ class Recovery:
     lacking: Mapping[tuple, str]
 
 
-def plan_again(cells: Sequence[CellSummary], registry: Registry, folder: Path, roots: Sequence[str] = ()) -> Recovery:
-    """Recover the suites of these cells into files in the folder, and read them like any suite.
+def plan_again(cells: Sequence[CellSummary], registry: Registry, folder: Path, root: str | None = None) -> Recovery:
+    """These cells as cells of suites that can be run, with the configurations that they recorded.
+
+    Args:
+        cells: Finished ones.
+        registry: What is installed here.
+        folder: Where the new results go.
+        root: What relative roots of data begin in; where each suite was if not given.
 
     Raises:
-        UserError: A suite cannot be read, or data or weights are not here.
+        UserError: Data or weights are not here.
     """
-
     lacking = {cell.name: reason for cell in cells if (reason := _lacks(cell, registry))}
-    known = [cell for cell in cells if cell.name not in lacking]
-    here = places(known, roots)
+    groups: dict[tuple[str, str], list[CellSummary]] = {}
+    for cell in cells:
+        if cell.name not in lacking:
+            groups.setdefault((cell.suite, root or _base(cell)), []).append(cell)
     suites: list[tuple[Suite, Assets, list[Cell]]] = []
     found: dict[tuple, Cell] = {}
-    other = "this fedbench reads another configuration"
-    for number, one in enumerate(recovered(known), 1):
-        file = folder / f"recovered-{number}.yaml"
-        write_atomically(file, one.text().encode())
-        suite = runner.load(file, registry, roots=here)
-        points = list(one.points(suite))
-        lacking |= {cell.name: f"{other}: {', '.join(keys)}" for cell, _, keys in points if keys}
-        assets = Assets(registry, here)
-        runnable = cells_of([point for _, point, keys in points if not keys], registry, assets)
+    for (name, base), members in groups.items():
+        points = [Point(c.scenario, c.method, c.variant, c.seed, dict(c.manifest["config"])) for c in members]
+        assets = Assets(registry, base)
+        try:
+            runnable = cells_of(points, registry, assets)
+        except UserError as error:
+            raise UserError(f"{error}\n--root DIR says which folder relative roots of data begin in.") from error
         of_point = {id(point): cell for cell in runnable for point in cell.points}
-        found |= {cell.name: of_point[id(point)] for cell, point, keys in points if not keys}
-        if runnable:
-            suites.append((suite, assets, runnable))
+        found |= {cell.name: of_point[id(point)] for cell, point in zip(members, points, strict=True)}
+        suites.append((_suite(name, folder / name, points), assets, runnable))
     return Recovery(suites, found, lacking)
+
+
+def _suite(name: str, path: Path, points: Sequence[Point]) -> Suite:
+    """A suite of that name that reports these points."""
+    scenarios, variants, methods = (
+        tuple(dict.fromkeys(getattr(point, what) for point in points)) for what in ("scenario", "variant", "method")
+    )
+    profile, seeds = points[0].config["profile"], tuple(dict.fromkeys(point.seed for point in points))
+    return Suite(name, str(path), "", profile, seeds, scenarios, variants, methods, None, (), ())
+
+
+def _base(cell: CellSummary) -> str:
+    """What the relative root of a cell's data began in where it was computed; "", the current folder, for none."""
+    root, there = relative_root(cell.manifest["config"]["data"]), cell.manifest.get("root")
+    return str(there).removesuffix(root) if root and there else ""
 
 
 def _lacks(cell: CellSummary, registry: Registry) -> str:
     """Which component that it names is not installed; "" where all are."""
-
     try:
         for kind, ref in references(dict(cell.manifest["config"])):
             registry.catalogue.find(kind, str(ref["name"]))
     except UserError as error:
         return str(error)
-    except (KeyError, TypeError) as error:
-        raise UserError(f"{_called(cell.name)}: not a configuration of fedbench ({error!r:.80})") from error
     return ""
 
 
@@ -267,155 +266,6 @@ def computed(cells: Sequence[CellSummary], plan: Recovery, results: Path) -> lis
             reason = here.reason or "no reason is known"
             found.append(replace(cell, id=here.id, status=here.status, reason=reason, given=here.given))
     return found
-
-
-# Suites of cells, and where their data are
-
-
-@dataclass
-class Recovered:
-    """A suite recovered from configurations. Names are kept; other content under a known name gets a number behind it.
-
-    Attributes:
-        scenarios: By name, as JSON.
-        methods: By name, as JSON.
-        cells: By (scenario, method, seed) of the recovered suite, the cells it is for.
-    """
-
-    name: str
-    profile: str
-    scenarios: dict[str, str] = field(default_factory=dict)
-    methods: dict[str, str] = field(default_factory=dict)
-    cells: dict[tuple[str, str, int], list[CellSummary]] = field(default_factory=dict)
-
-    def takes(self, cell: CellSummary) -> bool:
-        """Enter a cell; False where there is no more room."""
-        config = cell.manifest["config"]
-        sized = tuple(SIZES) if "devices" in config else ()  # these follow from those, and a suite may have one
-        settings = {key: value for key, value in config.items() if key not in (*OF_POINTS, *sized)}
-        scenario = _entered(self.scenarios, cell.scenario, settings)
-        label = _entered(self.methods, cell.method, config["method"])
-        if scenario and label:
-            self.cells.setdefault((scenario, label, cell.seed), []).append(cell)
-        return bool(scenario and label)
-
-    def text(self) -> str:
-        """The suite as YAML."""
-        methods = [
-            {**method, "name": label, **({} if label == method["name"] else {"extends": method["name"]})}
-            for label, method in ((label, json.loads(text)) for label, text in self.methods.items())
-        ]
-        tree = {
-            "suite": self.name,
-            "description": "Recovered by `fedbench reproduce` from the configurations of cells.",
-            "profile": self.profile,
-            "seeds": sorted({seed for _, _, seed in self.cells}),
-            "scenarios": {name: json.loads(settings) for name, settings in self.scenarios.items()},
-            "methods": methods,
-        }
-        yaml, out = YAML(), io.StringIO()
-        yaml.width = 110
-        yaml.representer.ignore_aliases = lambda _: True
-        yaml.dump(tree, out)
-        return out.getvalue()
-
-    def points(self, suite: Suite) -> Iterator[tuple[CellSummary, Point, list[str]]]:
-        """Each cell with its point of the suite, once it is read, and the keys that this fedbench reads otherwise."""
-        for point in suite.points():
-            for cell in self.cells.get((point.scenario, point.method, point.seed), ()):
-                own = replace(point, scenario=cell.scenario, variant=cell.variant, method=cell.method)
-                yield cell, own, _differing(cell.manifest["config"], point.config)
-
-
-def recovered(cells: Iterable[CellSummary]) -> list[Recovered]:
-    """The suites that hold these cells: one for each name and profile, or several where there is much."""
-    found: list[Recovered] = []
-    for cell in cells:
-        place = (cell.suite, cell.manifest["config"]["profile"])
-        if not any(one.takes(cell) for one in found if (one.name, one.profile) == place):
-            found.append(Recovered(*place))
-            found[-1].takes(cell)
-    return found
-
-
-def _entered(known: dict[str, str], name: str, content: Mapping[str, Any]) -> str:
-    """The name under which the content is known, entered where it was not; "" where there is no more room."""
-    text, number, free = json.dumps(content, sort_keys=True), 1, name
-    while free in known and known[free] != text:
-        number += 1
-        free = f"{name}.{number}"
-    if free not in known and len(known) >= FULL:
-        return ""
-    known[free] = text
-    return free
-
-
-def _differing(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[str]:
-    texts = [{key: json.dumps(value, sort_keys=True) for key, value in config.items()} for config in (one, other)]
-    return [key for key in {**one, **other} if texts[0].get(key) != texts[1].get(key)]
-
-
-def places(cells: Sequence[CellSummary], given: Sequence[str] = ()) -> dict[str, str]:
-    """The whole path of each root that these cells name.
-
-    The root is part of a cell's identity and stays as it is; where it lies depends on this machine. A results folder
-    records where a relative one was. A page is untrusted: only what lies in the current folder is read, unless --root
-    names it.
-
-    Args:
-        cells: The cells.
-        given: `DIR` of the only root, or `THERE=DIR`, as on the command line.
-
-    Raises:
-        UserError: A root is not here, or only --root may say where it is.
-    """
-    named: dict[str, list[CellSummary]] = {}
-    for cell in cells:
-        data = cell.manifest["config"]["data"]  # of a page, and not read yet
-        if isinstance(data, Mapping) and isinstance(root := data.get("root"), str) and root:
-            named.setdefault(root, []).append(cell)
-    set_by_user = _roots(given, named)
-    found, faults = {}, []
-    for root, those in named.items():
-        try:
-            found[root] = set_by_user[root] if root in set_by_user else _place(root, those)
-        except UserError as error:
-            faults.append(str(error))
-    if faults:
-        raise UserError("\n".join(faults))
-    return found
-
-
-def _roots(given: Sequence[str], named: Mapping[str, object]) -> dict[str, str]:
-    """By root, what --root sets. Raises: UserError."""
-    found: dict[str, str] = {}
-    for text in given:
-        there = next((root for root in named if text.startswith(f"{root}=")), None)
-        if there is None and len(named) != 1:
-            roots = f"{counted(len(named), 'root')}: {shortened(list(map(visible, named)))}" if named else "no root"
-            raise UserError(f"--root {text}: say THERE=DIR; SOURCE names {roots}")
-        here = text if there is None else text.removeprefix(f"{there}=")
-        place = os.path.join(os.getcwd(), os.path.expanduser(here))
-        if not os.path.exists(place):
-            raise UserError(f"--root {text}: {place} does not exist")
-        found[there or next(iter(named))] = place
-    return found
-
-
-def _place(root: str, cells: Sequence[CellSummary]) -> str:
-    """Where a root is that --root does not set. Raises: UserError."""
-    way = f"say where the data are: --root {visible(root)}=DIR"
-    relative = relative_root({"root": root}) is not None
-    if any(cell.root is None for cell in cells) and (not relative or ".." in Path(root).parts):
-        raise UserError(f"SOURCE names data in {visible(root)}, which a page is not followed to; {way}")
-    there = {cell.root for cell in cells if relative and cell.root and os.path.exists(cell.root)}
-    if len(there) > 1:
-        both = " and ".join(sorted(there)[:2])
-        raise UserError(f"SOURCE means several folders by {visible(root)}, such as {both}; {way}")
-    place = next(iter(there), os.path.join(os.getcwd(), os.path.expanduser(root)))
-    if not os.path.exists(place):
-        raise UserError(f"SOURCE names data in {visible(root)}, and {visible(place)} does not exist; {way}")
-    return place
 
 
 # What is printed

@@ -36,15 +36,9 @@ def relative_root(data: Mapping[str, Any]) -> str | None:
     return root if isinstance(root, str) and root and not root.startswith(("/", "~")) else None
 
 
-def located(data: Mapping[str, Any], base: str | Path | Mapping[str, str]) -> Mapping[str, Any]:
-    """A `data` section whose root, where it is relative, is so to `base`: a suite's folder, or the current one. Or base
-    says of each root, relative or not, where that is, and a UserError is raised for any other. The section itself where
-    nothing changes."""
-    if isinstance(base, Mapping):
-        named = str(data.get("root") or "")
-        if named and named not in base:
-            raise UserError(f"root: {named}: it is not said where that is here")
-        return data if base.get(named, named) == named else {**data, "root": base[named]}
+def located(data: Mapping[str, Any], base: str | Path) -> Mapping[str, Any]:
+    """A `data` section whose root, where it is relative, is so to `base`: a suite's folder, or the current one. The
+    section itself where nothing changes."""
     root = relative_root(data)
     return data if root is None else {**data, "root": str(Path(base) / root)}
 

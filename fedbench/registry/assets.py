@@ -48,7 +48,7 @@ class Assets:
     def __init__(
         self,
         registry: Registry,
-        base: str | Path | Mapping[str, str] = "",
+        base: str | Path = "",
         *,
         in_place: bool = False,
     ) -> None:
@@ -228,7 +228,7 @@ class Assets:
         """What the method `what` gives in a child process. who: the component that it calls, by kind and reference.
         Raises UserError as the method does, Broke where the child has no answer."""
         files = [str(file) for file in self.registry.files.values()]
-        asked = {"files": files, "base": self.plain_base, "what": what, "given": given}
+        asked = {"files": files, "base": os.path.abspath(self.base), "what": what, "given": given}
         try:
             found = supervisor.call("fedbench.registry.assets:fact", asked, timeout=self.registry.timeout or seconds)
         except supervisor.ChildFailed as error:
@@ -238,11 +238,6 @@ class Assets:
         if raised := found.get("raised"):
             raise getattr(errors, raised, UserError)(found["message"])
         return found["fact"]
-
-    @property
-    def plain_base(self) -> str | dict[str, str]:
-        """The base as JSON has it, whatever the current folder of its reader."""
-        return dict(self.base) if isinstance(self.base, Mapping) else os.path.abspath(self.base)
 
     def stamp(self, kind: str, ref: Ref) -> list[Any]:
         """What changes when the code behind a component, fedbench, torch or timm does."""

@@ -42,8 +42,6 @@ class CellSummary:
         reason: Why there is no result, or what is wrong with it.
         given: What it scored, where no files are compared.
         result: Its files, which are compared table by table; None where only `given` is known.
-        root: Of a results folder, where its data were if its configuration has a relative root, or ""; None on a page,
-            which does not have it.
     """
 
     suite: str
@@ -57,7 +55,6 @@ class CellSummary:
     reason: str = ""
     given: ScoreDigest | None = None
     result: Result | None = field(default=None, repr=False, compare=False)
-    root: str | None = field(default=None, repr=False, compare=False)
 
     @classmethod
     def of(cls, result: Result, files: bool = True) -> CellSummary:
@@ -75,7 +72,6 @@ class CellSummary:
             result.fault or manifest.get("reason") or "",
             None if files or result.status != "finished" else score_digest(result),
             result if files else None,
-            manifest.get("root", ""),
         )
 
     @property

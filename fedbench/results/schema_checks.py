@@ -120,12 +120,6 @@ def validator_of(shape: Any) -> TypeAdapter:
     return adapter(made)
 
 
-def check_all(values: Mapping[str, Any], types: Mapping[str, Any], where: str = "") -> None:
-    """`check` what is there of `types`, each called by its key, after `where`."""
-    for name in types.keys() & values.keys():
-        check(where + name, values[name], types[name])
-
-
 def check(name: str, value: Any, wanted: Any) -> None:
     """Raises: TypeError for a value of another type, as pydantic has it: an integer is a float too, a truth value is
     neither, and no number is infinite or NaN."""

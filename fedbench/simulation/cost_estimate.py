@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -184,7 +185,7 @@ class Asking:
     def _started(self, cells: list[Cell]) -> _Batch:
         registry = self.assets.registry
         files = [str(file) for file in registry.files.values()]
-        asked = {"files": files, "base": self.assets.plain_base, "cells": cells, **self.given}
+        asked = {"files": files, "base": os.path.abspath(self.assets.base), "cells": cells, **self.given}
         child = Child(self.function, asked)
         return _Batch(list(cells), child, time.monotonic() + self.timeout)
 

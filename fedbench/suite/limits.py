@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -39,7 +39,7 @@ class Limits:
         facts: Facts | None,
         problems: Problems,
         overlays: Sequence[str] = (),
-        base: Path | Mapping[str, str] = Path(),
+        base: Path = Path(),
     ) -> None:
         """overlays: what --data could name in place of data that are not there · base: of `located`."""
         self.facts, self.problems, self.overlays, self.base = facts, problems, overlays, base
@@ -86,7 +86,7 @@ class Limits:
     def _astray(self, reference: dict[str, Any]) -> str:
         """Where a root lies that is looked for in the suite's folder and is in the current one."""
         root = relative_root(reference)
-        if root is None or isinstance(self.base, Mapping) or (self.base / root).exists() or not Path(root).exists():
+        if root is None or (self.base / root).exists() or not Path(root).exists():
             return ""
         there = os.path.relpath(root, self.base)
         return f"\n  a root is relative to the suite's folder; {root} of the current folder is, from there, {there}"

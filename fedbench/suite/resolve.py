@@ -38,7 +38,6 @@ def load(
     profile: str | None = None,
     data: str | None = None,
     facts: Facts | None = None,
-    roots: Mapping[str, str] | None = None,
 ) -> Suite:
     """Read a suite, by its file or by its name if it ships. Raises UserError with everything that is wrong in it.
 
@@ -50,10 +49,9 @@ def load(
 
     sets: `dotted.key=value`; `methods.NAME.option=value` adds a row next to that method's · add: methods that the suite
     does not list · profile: instead of the suite's · data: an overlay of the suite, a built-in one, or the name of a
-    data set · facts: without them capacities are not compared to anything · roots: where those of data are, for a suite
-    that does not lie where it was written.
+    data set · facts: without them capacities are not compared to anything.
     """
-    return _Resolver(found(str(path)), catalogue, profile, data).suite(sets, add, facts, roots)
+    return _Resolver(found(str(path)), catalogue, profile, data).suite(sets, add, facts)
 
 
 class _Resolver:
@@ -80,9 +78,7 @@ class _Resolver:
         node = self.tree.get(key)
         return default if node is None or not node.is_valid else node.plain()
 
-    def suite(
-        self, sets: Sequence[str], add: Sequence[str], facts: Facts | None, roots: Mapping[str, str] | None
-    ) -> Suite:
+    def suite(self, sets: Sequence[str], add: Sequence[str], facts: Facts | None) -> Suite:
         self.overlay = self._overlay()
         self.choices = Choices(self.methods, self.problems)
         self.words: dict[str, list[Choice]] = {}
@@ -96,7 +92,7 @@ class _Resolver:
         said = any(choice.layer is not None and choice.layer.get("data", "root") for choice in self.sets.values())
         base = Path() if said else Path(self.path).parent
         overlays = () if self.data else self._overlays()
-        self.limits = Limits(facts, self.problems, overlays, base if roots is None else roots)
+        self.limits = Limits(facts, self.problems, overlays, base)
         found = list(self._points())
         drawn = self._drawn()
         trials = [list(self._points(choices)) for _, choices in drawn]

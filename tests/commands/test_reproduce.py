@@ -1,37 +1,37 @@
-"""fedbench reproduce: from a page to a verdict on each cell."""
+"""fedbench reproduce: from a results folder to a verdict on each cell."""
 
 from __future__ import annotations
 
 import json
-import shutil
 
 import pytest
 from command import TINY, fedbench, run, write_suite
+from factories import eval_rows, write_cell
 
-from fedbench.report.html.origin import BEGIN, END
+from fedbench.results import load, merge_index, read_manifest, write_manifest, write_rows
+from fedbench.results.files import described
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """Results of a tiny suite with names that two methods and two sweep points share, and the page on them."""
+    """Results of a tiny suite with names that two methods and two sweep points share."""
     folder = tmp_path_factory.mktemp("made")
     own = "fedra, {name: mine, extends: fedra, aggregator: {weights: uniform}}"
-    changes = {"methods:": "seeds: [0, 1]\nsweep: {train.batch_size: [2, 3]}\nmethods:", "max_steps: 1": "max_steps: 1"}
+    changes = {"methods:": "seeds: [0, 1]\nsweep: {train.batch_size: [2, 3]}\nmethods:"}
     write_suite(folder, own, changes)
     assert run("--quiet", cwd=folder).exit_code == 0
-    assert fedbench("report", "r", "--plugin", TINY, cwd=folder).exit_code == 0
     return folder
 
 
 def reproduce(folder, source, *words):
     done = fedbench("reproduce", source, "--plugin", TINY, "--format", "json", "--quiet", *words, cwd=folder)
+    assert done.stdout, done.output
     return done.exit_code, json.loads(done.stdout)
 
 
 @pytest.mark.slow
-def test_a_page_is_run_again_to_the_bit_from_the_page_alone(made, tmp_path):
-    page = shutil.copy(made / "report.html", tmp_path)
-    code, told = reproduce(tmp_path, page)
+def test_a_folder_is_run_again_to_the_bit(made, tmp_path):
+    code, told = reproduce(tmp_path, made / "r")
     assert (code, told["reproduced"], told["counts"]) == (0, True, {"equal": 8})
     assert told["differs_here"] == []
     names = {(c["scenario"], c["variant"], c["method"], c["seed"]) for c in told["rows"]}
@@ -40,31 +40,52 @@ def test_a_page_is_run_again_to_the_bit_from_the_page_alone(made, tmp_path):
     assert again.exit_code == 0, again.output  # the same cells under the same names
 
 
+def with_other_scores(source, folder, by):
+    """A copy of results whose scores are larger, unpacked, as their own run could have written them."""
+    for result in load([source]):
+        manifest, place = dict(read_manifest(result.folder)), folder / f"cell-{result.entry.cell}"
+        for packed in ("tables", "digest"):
+            manifest.pop(packed, None)
+        write_rows(place, "eval", [{**row, "value": row["value"] + by} for row in result.table("eval").to_pylist()])
+        write_rows(place, "rounds", result.table("rounds").to_pylist())
+        write_manifest(place, {**manifest, "files": described(place)})
+        merge_index(folder, folder.name, [result.entry])
+    return folder
+
+
 def test_a_sample_of_a_folder_is_run_and_a_changed_number_found(made, tmp_path):
-    """Scores on the page are 20 points higher: far beyond what the seeds do."""
-    text = (made / "report.html").read_bytes()
-    before, data, after = text.partition(BEGIN)[0], text.partition(BEGIN)[2].partition(END)[0], text.rpartition(END)[2]
-    found = json.loads(data)
-    for row in found["origin"]["cells"]["rows"]:
-        row[-1]["scores"] = {"accuracy": row[-1]["scores"]["accuracy"] + 5.0}
-    page = tmp_path / "page.html"
-    page.write_bytes(before + BEGIN + json.dumps(found).encode() + END + after)
-    code, told = reproduce(tmp_path, page, "--cells", "2", "--seed", "1")
+    """Scores of the second source are far higher than those of its seeds are apart."""
+    code, told = reproduce(tmp_path, made / "r", "--cells", "2", "--seed", "1")
+    assert (code, told["counts"]) == (0, {"equal": 2})
+    (suite,) = (made / "r").iterdir()
+    source = with_other_scores(suite, tmp_path / "source" / suite.name, 5.0)
+    code, told = reproduce(tmp_path, source, "--cells", "2", "--seed", "1")  # kept from before
     assert (code, told["counts"], told["reproduced"]) == (1, {"different": 2}, False)
     assert told["rows"][0]["difference"] == pytest.approx(-5.0) and told["rows"][0]["noise"] < 5
-    code, told = reproduce(tmp_path, made / "r", "--cells", "2", "--seed", "1")  # kept from before
-    assert (code, told["counts"]) == (0, {"equal": 2})
 
 
 def test_what_differs_here_is_said_before_anything_runs(made, tmp_path):
-    text = (made / "report.html").read_text()
-    done = fedbench("reproduce", made / "report.html", "--no-run", "--plugin", TINY, cwd=tmp_path)
+    done = fedbench("reproduce", made / "r", "--no-run", "--plugin", TINY, cwd=tmp_path)
     assert done.exit_code == 0 and "are those of the source" in done.stdout and "8 cells" in done.stdout
-    elsewhere = tmp_path / "elsewhere.html"
-    elsewhere.write_text(text.replace('"python":"3.', '"python":"2.'))
-    code, told = reproduce(tmp_path, elsewhere, "--no-run")
-    (setting,) = told["differs_here"]
-    assert code == 0 and setting["what"] == "machine.python" and setting["before"].startswith("2.")
+    write_cell(tmp_path / "s", "fedra", evaluation=eval_rows({1: {"a": 0.5}}))
+    code, told = reproduce(tmp_path, tmp_path / "s", "--no-run")
+    settings = {one["what"]: one["before"] for one in told["differs_here"]}
+    assert code == 0 and settings["versions.fedbench"] == "0.1.0" and settings["machine.cpu"] == "any"
+
+
+def test_a_component_that_is_not_here_is_said_and_the_others_run(made, tmp_path):
+    write_cell(tmp_path / "s", "fedra", evaluation=eval_rows({1: {"a": 0.5}}))
+    write_cell(tmp_path / "s", "theirs", evaluation=eval_rows({1: {"a": 0.5}}))
+    code, told = reproduce(tmp_path, tmp_path / "s", "--no-run")
+    assert code == 1 and [one["cell"] for one in told["cannot_run"]] == ["s · mixed · theirs · seed 0"]
+    assert "theirs" in told["cannot_run"][0]["reason"]
+
+
+def test_what_is_no_results_folder_is_refused(tmp_path):
+    (tmp_path / "report.html").write_text("<html>")
+    for source, why in (("nope", "nope: not there"), ("report.html", "report.html: not a folder")):
+        done = fedbench("reproduce", source, cwd=tmp_path)
+        assert done.exit_code == 2 and why in done.stderr and "Traceback" not in done.stderr
 
 
 def test_the_source_is_not_written_over(made):

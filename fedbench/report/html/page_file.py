@@ -34,7 +34,6 @@ SCRIPTS = (
 )  # fmt: skip
 # What stands in the data as an escape: HTML's signs, ends of lines, marks of direction, and half of a pair.
 RAW = "[<>&\u2028\u2029\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
-EXACT = ("configs", "origins")  # what is there to be read by programs, as it was written
 
 
 def whole_page(
@@ -114,11 +113,11 @@ def embedded(value: Any) -> str:
 
 
 def _visible(value: Any) -> Any:
-    """Names that steer neither a terminal nor the direction of writing; but what programs read is left as it is."""
+    """Names that steer neither a terminal nor the direction of writing."""
     if isinstance(value, str):
         return visible(value)
     if isinstance(value, Mapping):
-        return {visible(str(key)): inner if key in EXACT else _visible(inner) for key, inner in value.items()}
+        return {visible(str(key)): _visible(inner) for key, inner in value.items()}
     if isinstance(value, Sequence):
         return [_visible(inner) for inner in value]
     return value

@@ -1,6 +1,5 @@
 // Where the numbers are from: cells without a result and why, what was configured, and on what it was computed.
-const visibly = (text) => text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200e\u200f\u2028-\u202e\u2066-\u2069]/g, (c) => `\\u${c.charCodeAt(0).toString(16).padStart(4, "0")}`);
-const shownValue = (value) => visibly(typeof value === "string" ? value : JSON.stringify(value));
+const shownValue = (value) => typeof value === "string" ? value : JSON.stringify(value);
 const CELLS = DATA.origin.cells.rows.map((row) => Object.fromEntries(DATA.origin.cells.fields.map((name, k) => [name, row[k]])));
 const MOST = 200; // lines of a list
 
@@ -76,7 +75,7 @@ const computed = () => {
 const cellList = (suite) => {
   const mine = CELLS.filter((cell) => cell.suite === suite), many = mine.length > MOST;
   const table = plainTable("Cells", ["cell", "scenario", "variant", "method", "seed", "status", "seconds"], mine.slice(0, MOST)
-    .map((c) => [c.cell, c.scenario, c.variant, c.method, String(c.seed), c.status, c.seconds === null ? "" : String(c.seconds)]));
+    .map((c) => [c.id, c.scenario, c.variant, c.method, String(c.seed), c.status, c.seconds === null ? "" : String(c.seconds)]));
   return [sortedAlone(table, { label: "Cells" }), many ? el("p", { class: "note" }, `The first ${MOST} of ${mine.length}; the page's JSON has all.`) : null];
 };
 
@@ -88,6 +87,6 @@ const originSection = () => {
     el("h3", {}, "Configured as"),
     suites.map((suite) => [more(`${suite}: settings`, () => configured(suite)), more(`${suite}: cells and their ids`, () => cellList(suite))]),
     el("h3", {}, "Run it again"),
-    el("p", { class: "prose" }, "A cell's id is a hash of its configuration, data, weights and versions: equal ids are the same experiment. fedbench reproduce recovers the suites from this page, says what differs where it runs, runs a sample or all of it, and says of each cell whether it is equal, equal within what seeds do, or different."),
-    el("pre", { tabindex: 0 }, [`pip install ${versions.join(" ")}`, "fedbench reproduce report.html --cells 3", "fedbench reproduce report.html"].join("\n")));
+    el("p", { class: "prose" }, "A cell's id is a hash of its configuration, data, weights and versions: equal ids are the same experiment. fedbench reproduce takes the results folder, says what differs where it runs, runs a sample or all of it, and says of each cell whether it is equal, equal within what seeds do, or different."),
+    el("pre", { tabindex: 0 }, [`pip install ${versions.join(" ")}`, ...suites.map((suite) => `fedbench reproduce results/${suite} --cells 3`)].join("\n")));
 };
