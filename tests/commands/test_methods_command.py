@@ -54,7 +54,9 @@ def test_plugins_are_grouped_by_package_and_by_what_they_are(tmp_path):
     (tmp_path / "mine.py").write_text(MINE)
     done = fedbench("plugins", "list", "--plugin", "mine.py", cwd=tmp_path, columns=200)
     rows = [re.split(r"  +", line.strip()) for line in done.stdout.splitlines()]
-    assert ["adapters", "bitfit, bottleneck, ia3, lora, vpt"] in [row[-2:] for row in rows if row[0] == "fedbench"]
+    assert ["adapters", "bitfit, bottleneck, full, ia3, lora, vpt"] in [
+        row[-2:] for row in rows if row[0] == "fedbench"
+    ]
     own = [row for row in rows if row[-1] == "mine.py"]
     assert [len(row) for row in own] == [3] and str(tmp_path / "mine.py").startswith(own[0][0])  # folded where long
 

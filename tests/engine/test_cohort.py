@@ -28,6 +28,7 @@ ADAPTERS = {
 }
 OTHERS = {
     "bitfit": {"name": "bitfit"},
+    "full": {"name": "full"},
     "ia3": {"name": "ia3"},
     "bottleneck": {"name": "bottleneck", "size": 2},
     "pfeiffer": {"name": "bottleneck", "size": 2, "activation": "relu", "where": "mlp"},

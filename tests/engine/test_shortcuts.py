@@ -70,7 +70,7 @@ def test_what_is_trained_takes_the_plain_way(monkeypatch):
         layer(torch.randn(1, 3))
 
 
-@pytest.mark.parametrize("adapter", ["bitfit", "ia3", "bottleneck", "lora"])
+@pytest.mark.parametrize("adapter", ["bitfit", "full", "ia3", "bottleneck", "lora"])
 def test_gradients_are_those_outside_of_fast_whatever_stands_in_the_mlp(registry, adapter):
     vit = Blocks(tiny_vit())
     registry.make("adapter", {"name": adapter})(vit)

@@ -26,6 +26,7 @@ ADAPTERS = {
     "dropout": {"name": "lora", "rank": 2, "alpha": 4, "dropout": 0.3},
     "plain": {"name": "lora", "rank": 2, "alpha": 4, "targets": ["query", "output.dense"]},
     "bitfit": {"name": "bitfit"},
+    "full": {"name": "full"},
     "bottleneck": {"name": "bottleneck", "size": 2},
 }
 

@@ -128,12 +128,13 @@ def test_a_regulariser_takes_memory_and_sends_nothing(model):
     "adapter",
     [
         {"name": "bitfit"},
+        {"name": "full"},
         {"name": "ia3"},
         {"name": "bottleneck"},
         {"name": "vpt", "prompts": 3},
         {"name": "vpt", "prompts": 3, "deep": True},
     ],
-    ids=["bitfit", "ia3", "bottleneck", "vpt", "vpt deep"],
+    ids=["bitfit", "full", "ia3", "bottleneck", "vpt", "vpt deep"],
 )
 def test_deep_models_with_any_adapter_cost_what_measuring_them_says(registry, adapter):
     blocks = Blocks(tiny_vit())

@@ -17,6 +17,7 @@ D, H = 8, 16  # of the tiny ViT: channels, and the MLP's hidden ones
 ADDED = [
     ({"name": "bitfit"}, 7 * D + H, 0),  # norm1 D, qkv 3 D, proj D, norm2 D, fc1 H, fc2 D
     ({"name": "bitfit", "targets": ["attn.qkv", "mlp.fc1"]}, 3 * D + H, 0),
+    ({"name": "full"}, 8 * D + 4 * D * D + 2 * D * H + D + H, 0),  # bitfit's, the norms' weights, all products
     ({"name": "ia3"}, 2 * D + H, 0),
     ({"name": "bottleneck", "size": 2}, 2 * (2 * 2 * D + 2 + D), 0),
     ({"name": "bottleneck", "size": 2, "where": "mlp"}, 2 * 2 * D + 2 + D, 0),
@@ -28,7 +29,7 @@ ADDED = [
 @pytest.mark.parametrize(("adapter", "inside", "outside"), ADDED, ids=str)
 def test_what_an_adapter_adds_is_sent_up_and_its_frozen_model_once(adapted, adapter, inside, outside):
     blocks, plain = adapted(tiny_vit(), **adapter), Blocks(tiny_vit()).double()
-    head, replaced = CLASSES * (D + 1), inside if adapter["name"] == "bitfit" else 0
+    head, replaced = CLASSES * (D + 1), inside if adapter["name"] in ("bitfit", "full") else 0
     for depth in (1, 3):
         cost = measure(blocks, whole(depth, head_at_end(depth)), cross_entropy, TRAIN, 8)
         assert cost.bytes_up == 8 * (depth * inside + outside + head)
@@ -42,7 +43,7 @@ def features(blocks, x):
 
 
 @pytest.mark.parametrize("model", [tiny_vit, tiny_mixer])
-@pytest.mark.parametrize("name", ["bitfit", "ia3", "bottleneck"])
+@pytest.mark.parametrize("name", ["bitfit", "full", "ia3", "bottleneck"])
 def test_at_the_start_the_model_is_the_frozen_one(adapted, model, name):
     x = torch.randn(2, 3, 8, 8, dtype=torch.float64)
     wanted = features(Blocks(model()).double().eval(), x)
