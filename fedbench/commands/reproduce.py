@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,8 +21,10 @@ from fedbench.errors import Interrupted, UserError
 from fedbench.processes.signals import raising
 from fedbench.registry.assets import Assets
 from fedbench.registry.registry import Registry
+from fedbench.report.views import PEOPLE
 from fedbench.results import examine
 from fedbench.results.diff import DIFFERENT, CellSummary, diff, settings
+from fedbench.results.metric_direction import first_metric
 from fedbench.runner.cells import Cell, Options, cells_of, references
 from fedbench.runner.runner import Run
 from fedbench.suite import Point, Suite
@@ -82,7 +83,7 @@ def reproduce(
     noise, or different. What is finished in --results is kept. Exit code: 0 all equal or within noise, 1 something
     is different or could not be run, 2 SOURCE cannot be read, or its data are not here (--root says where).
     """
-    from fedbench.report.changes import NOT_RUN, verdicts
+    from fedbench.report.changes import changes, for_people, for_programs
 
     everything = finished(source)
     chosen = sample(_chosen(everything, seeds, scenario=scenarios, method=methods, variant=variants), count)
@@ -90,15 +91,17 @@ def reproduce(
     _refuse_itself(source, folder)
     registry = Registry(plugins)
     plan = plan_again(chosen, registry, folder, root)
-    settings = settings_here(chosen, plan)
     if no_run or form == "rich":
-        put(_before(", ".join(source), chosen, settings, plan), form)
+        put(_before(", ".join(source), chosen, settings_here(chosen, plan), plan), form)
     if no_run:
         sys.exit(1 if plan.lacking else 0)
     _run(plan, registry, results, quiet or form != "rich", given)
-    found = verdicts(diff(chosen, computed(chosen, plan, folder)), everything, equivalent or 0.0)
-    put(_after(found, settings, form not in ("csv", "json")), form)
-    sys.exit(1 if found.verdict.isin((DIFFERENT, NOT_RUN)).any() else 0)
+    titles, metric = (", ".join(source), results), first_metric(chosen[0].manifest["config"]["evaluation"])
+    there = computed(plan, folder)
+    found = changes(titles, diff(chosen, there), metric, equivalent=equivalent, noise_of=everything)
+    put(for_people(found, every_cell=True) if form in PEOPLE else for_programs(found), form)
+    lost = {cell.name for cell in chosen} - {cell.name for cell in there if cell.status == "finished"}
+    sys.exit(1 if lost or DIFFERENT in found.cells["verdict"].tolist() else 0)
 
 
 def finished(paths: Sequence[str]) -> list[CellSummary]:
@@ -114,7 +117,7 @@ def finished(paths: Sequence[str]) -> list[CellSummary]:
     if found.wrong:
         lines = "\n  ".join(found.wrong[:20])
         raise UserError(f"checksums do not match, so that there is nothing to compare with:\n  {lines}")
-    return [CellSummary.of(one, files=False) for one in found.results if one.status == "finished"]
+    return [CellSummary.of(one) for one in found.results if one.status == "finished"]
 
 
 def sample(cells: Sequence[CellSummary], count: int | None) -> list[CellSummary]:
@@ -250,22 +253,12 @@ def _run(plan: Recovery, registry: Registry, results: str, quiet: bool, given: d
         sys.exit(interrupted.exit_code)
 
 
-def computed(cells: Sequence[CellSummary], plan: Recovery, results: Path) -> list[CellSummary]:
-    """These cells as they came out here; of those without a result with the reason."""
-
+def computed(plan: Recovery, results: Path) -> list[CellSummary]:
+    """What has come of the cells that were run here, finished or not, by their names."""
     folders = [results / suite.name for suite, _, _ in plan.suites]
-    there = examine(list(dict.fromkeys(folders))).read(("eval", "rounds")).results if folders else []
-    by_id = {r.manifest["id"]: r for r in there if r.manifest}
-    found = []
-    for cell in cells:
-        one = plan.cells.get(cell.name)
-        if one is None:
-            found.append(replace(cell, status="", reason=plan.lacking[cell.name], given=None))
-        elif result := by_id.get(one.id):
-            here = CellSummary.of(result, files=False)
-            reason = here.reason or "no reason is known"
-            found.append(replace(cell, id=here.id, status=here.status, reason=reason, given=here.given))
-    return found
+    there = examine(list(dict.fromkeys(folders))).results if folders else []
+    found = [CellSummary.of(one) for one in there]
+    return [one for one in found if one.name in plan.cells and plan.cells[one.name].id == one.id]
 
 
 # What is printed
@@ -287,26 +280,6 @@ def _before(source: str, cells: Sequence[CellSummary], settings: pandas.DataFram
     lacking = [{"cell": _called(name), "reason": reason} for name, reason in plan.lacking.items()]
     facts = {"source": source, "cells": len(cells), "differs_here": settings.to_dict("records"), "cannot_run": lacking}
     return changes_frame(settings_rows(settings, len(cells)), pages, [], **facts)
-
-
-def _after(found: pandas.DataFrame, settings: pandas.DataFrame, people: bool) -> Frame:
-    """Each cell with its verdict."""
-    from fedbench.report.changes import MOST, NOISE_LEGEND, NOT_RUN, ORDER, changes_frame, reasons, verdict_rows
-    from fedbench.report.frames import frame, page
-
-    counts = Counter(found.verdict)
-    sums = ", ".join(f"{counts[name]} {name}" for name in ORDER[::-1] if counts[name])
-    title = f"{counted(len(found), 'cell')}: {sums}"
-    if not people:
-        same = not counts[DIFFERENT] and not counts[NOT_RUN]
-        differs = settings.to_dict("records")
-        rows: list[Any] = found.to_dict("records")
-        return frame(
-            rows, list(found.columns), caption=title, by=(), reproduced=same, counts=dict(counts), differs_here=differs
-        )
-    more = [f"{counted(len(found) - MOST, 'more cell')}: csv and json have all"] if len(found) > MOST else []
-    pages = [page(("cells",), title=title, notes=reasons(found, _called), remarks=more)]
-    return changes_frame(verdict_rows(found[:MOST], _called), pages, NOISE_LEGEND)
 
 
 def _called(name: Sequence[Any]) -> str:

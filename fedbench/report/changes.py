@@ -40,8 +40,8 @@ from fedbench.results.metric_direction import higher_is_better, without_noise
 from fedbench.words import counted, shortened
 
 LEVEL = 0.05  # of seed noise
-WITHIN, NOT_RUN = "within noise", "not run"
-ORDER = (DIFFERENT, NOT_RUN, WITHIN, EQUAL)  # of verdicts
+WITHIN = "within noise"
+ORDER = (DIFFERENT, WITHIN, EQUAL)  # of verdicts on cells
 MOST = 40  # lines of a table; csv and json have all
 WIDE = 30  # letters of a value
 NAMED = 6  # names in a sentence
@@ -109,31 +109,27 @@ class Noise:
         return None
 
 
-def verdicts(found: pandas.DataFrame, noise_of: Sequence[CellSummary], equivalent: float = 0.0) -> pandas.DataFrame:
-    """A verdict on each name that was finished before; what is different comes first, the largest difference on top.
+def verdicts(apart: pandas.DataFrame, noise_of: Sequence[CellSummary], equivalent: float = 0.0) -> pandas.DataFrame:
+    """A verdict on each name with another result; what is different comes first, the largest difference on top.
 
     Args:
-        found: As of `diff`.
+        apart: Of `diff`, the rows of DIFFERENT.
         noise_of: Finished cells whose seeds say how large the noise is.
         equivalent: A difference of scores that may pass in any case, in percent where those are.
 
     Returns:
         By row: KEY, `id`, `verdict`, the `metric` that is farthest apart in bounds, its values `before` and `after`,
-        their `difference`, `noise` (the largest difference within it, None where it is not known) and the `reason`.
+        their `difference`, `noise` (the largest difference within it, None where it is not known), the `reason`, and
+        `differs_in` and `same_id` of `diff`.
     """
-    found = found[found["status_before"] == "finished"]
-    apart = found[found["change"] == DIFFERENT]
     noise = Noise(noise_of if len(apart) else (), sum(len(one.scores.scores) for one in apart["new"]))
     rows = []
-    for one in found.to_dict("records"):
+    for one in apart.to_dict("records"):
         old: CellSummary = one["old"]
-        if one["change"] in (EQUAL, DIFFERENT):
-            judgement = _judged(old, old.scores, one["new"].scores, noise, equivalent)
-        else:
-            reason = one["fault"] or (how_it_ended(one) if one["new"] else "it was not computed")
-            judgement = (NOT_RUN, "", None, None, None, None, reason)
-        rows.append((*old.name, old.id, *judgement))
-    columns = [*KEY, "id", "verdict", "metric", "before", "after", "difference", "noise", "reason"]
+        judgement = _judged(old, old.scores, one["new"].scores, noise, equivalent)
+        rows.append((*old.name, old.id, *judgement, one["differs_in"], one["same_id"]))
+    judged_by = ("verdict", "metric", "before", "after", "difference", "noise", "reason")
+    columns = [*KEY, "id", *judged_by, "differs_in", "same_id"]
     return _sorted(pandas.DataFrame(rows, columns=columns, dtype=object), ORDER.index)
 
 
@@ -194,6 +190,7 @@ class Changes:
         groups: A row for each method any of whose seeds has another result: GROUP, `n_seeds`, `before`, `after`, their
             `difference` seed by seed with its interval (`low`, `high`), `p`, `q`, `verdict` and
             `same_id`.
+        cells: As of `verdicts`, of all names with another result.
         settings: As of `fedbench.results.diff.settings`.
     """
 
@@ -203,6 +200,7 @@ class Changes:
     margin: float | None
     names: pandas.DataFrame
     groups: pandas.DataFrame
+    cells: pandas.DataFrame
     settings: pandas.DataFrame
 
     @cached_property
@@ -241,8 +239,17 @@ def changes(
     metric: str = "accuracy",
     at: str = "final",
     equivalent: float | None = None,
+    noise_of: Sequence[CellSummary] = (),
 ) -> Changes:
     """What the differences between two folders amount to.
+
+    Args:
+        titles: Of both folders.
+        found: As of `diff`.
+        metric: That methods are compared by.
+        at: The round that counts.
+        equivalent: Points that may be called equal.
+        noise_of: Cells whose seeds say how large noise is; those of the first folder if not given.
 
     Raises:
         UserError: The folders share no name, no result that differs has the metric, or the round is none of AT.
@@ -265,7 +272,9 @@ def changes(
         raise UserError(unknown("metric", metric, tested))
     margin = margin_of(metric, equivalent)
     differing = settings((one.manifest, other.manifest) for one, other in zip(both["old"], both["new"], strict=True))
-    return Changes(*titles, metric, margin, found, _over_seeds(found[computed], metric, margin), differing)
+    noise_of = noise_of or found["old"][found["status_before"] == "finished"].tolist()
+    cells = verdicts(found[found["change"] == DIFFERENT], noise_of, equivalent or 0.0)
+    return Changes(*titles, metric, margin, found, _over_seeds(found[computed], metric, margin), cells, differing)
 
 
 def _score(one: CellSummary, metric: str, at: str) -> float | None:
@@ -303,6 +312,7 @@ def for_programs(found: Changes) -> Frame:
     names = found.names.copy()
     names.loc[names["change"] != DIFFERENT, ["before", "after"]] = math.nan
     names["difference"] = names["after"] - names["before"]
+    names = names.merge(found.cells[[*KEY, "verdict"]], how="left", on=list(KEY))
     rows = [*names.to_dict("records"), *found.groups.assign(change="over seeds").to_dict("records")]
     return frame(
         [{name: row.get(name) for name in CSV_COLUMNS} | {"measure": found.metric} for row in rows],
@@ -315,17 +325,17 @@ def for_programs(found: Changes) -> Frame:
     )
 
 
-def for_people(found: Changes) -> Frame:
-    """What both folders were computed with, methods over seeds, and cells that differ under one id."""
+def for_people(found: Changes, every_cell: bool = False) -> Frame:
+    """What both folders were computed with, methods over seeds, and cells that differ under one id; or every cell that
+    differs, and methods where they have more than one."""
     both = found.names[found.names["same_id"].notna()]
     rows = settings_rows(found.settings, len(both))
     computed_with = "what they were computed with, in names of both" if rows else ""
     title = f"{found.before} -> {found.after}"
     pages = [page(("settings",), title=title, caption=computed_with, notes=_notes(found), remarks=_counts(found, both))]
     legend = []
-    if len(found.groups):
-        counts = ", ".join(f"{n} {verdict}" for verdict, n in Counter(found.groups["verdict"]).items())
-        caption = f"{unit_of(found.metric)} · after minus before, seed by seed: {counts}"
+    if len(found.groups) and not (every_cell and found.groups["n_seeds"].max() == 1):
+        caption = f"{unit_of(found.metric)} · after minus before, seed by seed: {_sums(found.groups)}"
         pages.append(page(("methods",), title="methods over seeds", caption=caption, notes=_more(found.groups)))
         groups = found.groups[:MOST].rename(columns={"low": "ci_low", "high": "ci_high"}).drop(columns=["p", "same_id"])
         for row in groups.to_dict("records"):
@@ -338,17 +348,14 @@ def for_people(found: Changes) -> Frame:
             "Benjamini-Hochberg over all lines), else equal where the interval lies within the margin of zero"
             f"{f' ({margin})' if margin else ''}; inconclusive: none of these."
         )
-    apart = both[(both["change"] == DIFFERENT) & both["same_id"].astype(bool)]
-    if len(apart):
-        cells = verdicts(apart, found.names["old"][found.names["status_before"] == "finished"].tolist())
+    cells = found.cells if every_cell else found.cells[found.cells["same_id"].astype(bool)]
+    if len(cells):
+        title = "cells with another result" if every_cell else "cells of one id with another result"
         notes = [*reasons(cells, found.called), *_more(cells)]
-        title = "cells of one id with another result"
-        pages.append(page(("cells",), title=title, caption=counted(len(apart), "cell"), notes=notes))
-        parts = dict(zip(_keys(apart), apart["differs_in"].str.split(), strict=True))
-        listed = zip(verdict_rows(cells[:MOST], found.called), _keys(cells), strict=False)
-        rows += [{**row, "differs_in": parts[name]} for row, name in listed]
-        legend.append("cells of one id have the same configuration, versions and data, and should be equal.")
-        legend += NOISE_LEGEND
+        pages.append(page(("cells",), title=title, caption=_sums(cells), notes=notes))
+        rows += verdict_rows(cells[:MOST], found.called)
+        same = "cells of one id have the same configuration, versions and data, and should be equal."
+        legend += [*([] if every_cell else [same]), *NOISE_LEGEND]
     names = "before is the first folder, after the second; a name is suite, scenario, sweep point, method and seed."
     legend += [names, "compare boards prints the leaderboards of both."]
     return changes_frame(rows, pages, legend, metric=found.metric)
@@ -378,10 +385,10 @@ def settings_rows(found: pandas.DataFrame, cells: int) -> list[dict[str, Any]]:
 
 def verdict_rows(found: pandas.DataFrame, called: Callable[[Sequence[Any]], str]) -> list[dict[str, Any]]:
     """Of `verdicts`. called: a name for people, by KEY."""
-    several = len(set(found["metric"]) - {""}) > 1
+    several = found["metric"].nunique() > 1
     rows = []
     for name, row in zip(_keys(found), found.to_dict("records"), strict=True):
-        cell = {"table": "cells", "cell": called(name), "cell verdict": row["verdict"]}
+        cell = {"table": "cells", "cell": called(name), "cell verdict": row["verdict"], "differs_in": row["differs_in"]}
         cell |= {"cell metric": row["metric"]} if several else {}
         for value in ("before", "after", "difference", "noise"):
             signed = value == "difference"
@@ -401,6 +408,11 @@ def reasons(found: pandas.DataFrame, called: Callable[[Sequence[Any]], str]) -> 
 def _keys(found: pandas.DataFrame) -> list[tuple[Any, ...]]:
     """The names of cells, by KEY."""
     return list(found[list(KEY)].itertuples(index=False, name=None))
+
+
+def _sums(judged: pandas.DataFrame) -> str:
+    """How often there is each verdict."""
+    return ", ".join(f"{n} {verdict}" for verdict, n in Counter(judged["verdict"]).items())
 
 
 def _counts(found: Changes, both: pandas.DataFrame) -> list[str]:

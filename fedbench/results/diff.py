@@ -8,6 +8,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from fedbench.errors import UserError
@@ -40,8 +41,7 @@ class CellSummary:
     Attributes:
         manifest: Its `config`, `versions`, `fingerprints`, `machine` and `git`; empty where it was not started.
         reason: Why there is no result, or what is wrong with it.
-        given: What it scored, where no files are compared.
-        result: Its files, which are compared table by table; None where only `given` is known.
+        result: Its files, which are compared table by table.
     """
 
     suite: str
@@ -53,12 +53,11 @@ class CellSummary:
     status: str
     manifest: Mapping[str, Any] = field(repr=False, compare=False)
     reason: str = ""
-    given: ScoreDigest | None = None
     result: Result | None = field(default=None, repr=False, compare=False)
 
     @classmethod
-    def of(cls, result: Result, files: bool = True) -> CellSummary:
-        """Of a result. files: whether its tables are compared, or only what they say in short."""
+    def of(cls, result: Result) -> CellSummary:
+        """Of a result."""
         e, manifest = result.entry, result.manifest
         return cls(
             result.suite,
@@ -70,8 +69,7 @@ class CellSummary:
             result.status,
             manifest,
             result.fault or manifest.get("reason") or "",
-            None if files or result.status != "finished" else score_digest(result),
-            result if files else None,
+            result,
         )
 
     @property
@@ -79,13 +77,11 @@ class CellSummary:
         """By KEY."""
         return self.suite, self.scenario, self.variant, self.method, self.seed
 
-    @property
+    @cached_property
     def scores(self) -> ScoreDigest:
         """What a finished cell scored and cost in short."""
-        if self.given is None:
-            assert self.result is not None
-            return score_digest(self.result)
-        return self.given
+        assert self.result is not None
+        return score_digest(self.result)
 
 
 def diff(before: Iterable[CellSummary], after: Iterable[CellSummary]) -> pandas.DataFrame:
@@ -95,9 +91,8 @@ def diff(before: Iterable[CellSummary], after: Iterable[CellSummary]) -> pandas.
 
     Returns:
         By row: KEY; `change`, EQUAL or one of the other words above; `same_id`, whether both are one cell;
-        `status_before` and `status_after`; `differs_in`, of DIFFERENT the tables that differ, of cells without files
-        `scores`, `bytes` or `flops`; `fault`, of DAMAGED what is wrong; the cells themselves as `old` and `new`. What a
-        side without the name would say is None.
+        `status_before` and `status_after`; `differs_in`, of DIFFERENT the tables that differ; `fault`, of DAMAGED what
+        is wrong; the cells themselves as `old` and `new`. What a side without the name would say is None.
     """
     import pandas
 
@@ -127,16 +122,11 @@ def _change(old: CellSummary, new: CellSummary) -> tuple[str, tuple[str, ...], s
     if not all(done):
         return (LOST if done[0] else GAINED if done[1] else NEITHER), (), ""
     try:
-        parts = differing(old.result, new.result) if old.result and new.result else _in_short(old.scores, new.scores)
+        assert old.result and new.result
+        parts = differing(old.result, new.result)
     except UserError as error:
         return DAMAGED, (), first_line(error)
     return (DIFFERENT if parts else EQUAL), parts, ""
-
-
-def _in_short(old: ScoreDigest, new: ScoreDigest) -> tuple[str, ...]:
-    same = {"scores": (old.digest, old.scores) == (new.digest, new.scores)}
-    same |= {name: getattr(old, name) == getattr(new, name) for name in ("bytes", "flops")}
-    return tuple(name for name, equal in same.items() if not equal)
 
 
 def shared(before: Iterable[Result], after: Iterable[Result]) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 
 import pytest
 from command import TINY, fedbench, run, write_suite
@@ -32,11 +33,11 @@ def reproduce(folder, source, *words):
 @pytest.mark.slow
 def test_a_folder_is_run_again_to_the_bit(made, tmp_path):
     code, told = reproduce(tmp_path, made / "r")
-    assert (code, told["reproduced"], told["counts"]) == (0, True, {"equal": 8})
-    assert told["differs_here"] == []
+    assert code == 0 and Counter(row["change"] for row in told["rows"]) == {"equal": 8}
+    assert told["settings"] == []
     names = {(c["scenario"], c["variant"], c["method"], c["seed"]) for c in told["rows"]}
     assert len(names) == 8 and {c["method"] for c in told["rows"]} == {"fedra", "mine"}
-    again = fedbench("compare", made / "r", tmp_path / "reproduced", "--fail-on", "different", cwd=tmp_path)
+    again = fedbench("compare", "changes", made / "r", tmp_path / "reproduced", "--fail-on", "different", cwd=tmp_path)
     assert again.exit_code == 0, again.output  # the same cells under the same names
 
 
@@ -56,12 +57,15 @@ def with_other_scores(source, folder, by):
 def test_a_sample_of_a_folder_is_run_and_a_changed_number_found(made, tmp_path):
     """Scores of the second source are far higher than those of its seeds are apart."""
     code, told = reproduce(tmp_path, made / "r", "--cells", "2", "--seed", "1")
-    assert (code, told["counts"]) == (0, {"equal": 2})
+    assert (code, [row["change"] for row in told["rows"]]) == (0, ["equal", "equal"])
     (suite,) = (made / "r").iterdir()
     source = with_other_scores(suite, tmp_path / "source" / suite.name, 5.0)
     code, told = reproduce(tmp_path, source, "--cells", "2", "--seed", "1")  # kept from before
-    assert (code, told["counts"], told["reproduced"]) == (1, {"different": 2}, False)
-    assert told["rows"][0]["difference"] == pytest.approx(-5.0) and told["rows"][0]["noise"] < 5
+    cells = [row for row in told["rows"] if row["change"] == "different"]
+    assert (code, [row["verdict"] for row in cells]) == (1, ["different", "different"])
+    assert cells[0]["difference"] == pytest.approx(-5.0)
+    done = fedbench("reproduce", source, "--plugin", TINY, "--cells", "2", "--seed", "1", cwd=tmp_path)
+    assert done.exit_code == 1 and "cells with another result" in done.stdout and "2 different" in done.stdout
 
 
 def test_what_differs_here_is_said_before_anything_runs(made, tmp_path):
