@@ -6,9 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import pyarrow
-import pyarrow.compute
-
 from fedbench.errors import UserError
 from fedbench.report.board_frames import about, page_of, score_columns, subtitle, unranked
 from fedbench.report.frames import PLACE, Format, Frame, frame
@@ -125,8 +122,7 @@ def by_client(results: Iterable[Result], metric: str) -> pandas.DataFrame:
 
 def _rows_of(result: Result, kind: str, metric: str) -> list[dict[str, Any]]:
     """The rows of one metric in one of a result's tables."""
-    table = result.table(kind)
-    return table.filter(pyarrow.compute.equal(table["metric"], metric)).to_pylist() if table.num_rows else []
+    return [row for row in result.table(kind).to_pylist() if row["metric"] == metric]
 
 
 def scored_sizes(result: Result, metric: str) -> dict[Size, tuple[float, int | None, bool]]:
