@@ -70,7 +70,7 @@ class Parts:
 
 
 def parts_of(model: GlobalModel, image_size: int, texts: TextBackbone | None = None) -> Parts:
-    """Take a global model apart. Raises UserError where it has adapters that are not low-rank."""
+    """Take a global model apart. Raises UserError where what is trained is neither low-rank nor a plain module's own."""
     root, layers = model.blocks.model, list(model.layers[: model.last.depth])
     names = texts.names if texts else {}
     inside_blocks = names.get("blocks", "blocks")
@@ -85,16 +85,18 @@ def parts_of(model: GlobalModel, image_size: int, texts: TextBackbone | None = N
         return new[block] + name.removeprefix(block) if block in new else ""
 
     low_rank = {name: module.low_rank() for name, module in root.named_modules() if hasattr(module, "low_rank")}
-    inside = tuple(f"{name}." for name in low_rank)
+    states = {name: module.plain_state() for name, module in root.named_modules() if hasattr(module, "plain_state")}
+    states |= {name: {"weight": one.weight, "bias": one.bias} for name, one in low_rank.items()}
+    inside = tuple(f"{name}." for name in states)
     trained = [name for name, p in root.named_parameters() if p.requires_grad and named(name)]
     if odd := [name for name in trained if not name.startswith(inside)]:
         raise UserError(
-            f"{odd[0]} is trained, and is no part of a low-rank adapter: only models with LoRA, or without adapters, "
-            "can be exported. An adapter of your own can be, if its modules have `low_rank()` (docs/plugins.md)."
+            f"{odd[0]} is trained, and a plain model has no place for it: models with the adapters lora, bitfit and "
+            "full, or without any, can be exported. One of your own can be, if its modules have `low_rank()` or "
+            "`plain_state()` (docs/hooks/adapters.md)."
         )
     frozen = {named(name): tensor for name, tensor in root.state_dict().items() if not name.startswith(inside)}
-    for name, adapter in low_rank.items():
-        own = {"weight": adapter.weight, "bias": adapter.bias}
+    for name, own in states.items():
         frozen |= {named(f"{name}.{key}"): value for key, value in own.items() if value is not None}
     return Parts(
         model,
@@ -124,7 +126,7 @@ def adapters_of(parts: Parts, form: str) -> tuple[list[str], LowRank]:
             "not hold; --format merged writes the whole model"
         )
     if not parts.adapters:
-        raise UserError(f"--format {form}: this model has a trained classifier and no adapters; try --format merged")
+        raise UserError(f"--format {form}: this model has no low-rank adapters; try --format merged")
     one, *others = parts.adapters.values()
     if any((other.rank, other.alpha, other.dropout) != (one.rank, one.alpha, one.dropout) for other in others):
         raise UserError(f"--format {form}: the adapters have unequal ranks or scales; try --format merged")

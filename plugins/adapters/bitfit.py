@@ -37,6 +37,10 @@ class BitFit(nn.Module, ABC):
         """The pre-trained bias, whatever the generator."""
         self.bitfit_bias.copy_(self.pretrained)
 
+    def plain_state(self) -> dict[str, Tensor]:
+        """The tensors of the module in whose place it stands."""
+        return {"weight": self.weight, "bias": self.bitfit_bias}
+
     def forward(self, x: Tensor) -> Tensor:
         if self.stack is None:
             return self.computed(x, self.bitfit_bias)

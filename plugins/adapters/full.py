@@ -36,6 +36,11 @@ class Trained(nn.Module, ABC):
         for name, value in self.named_parameters():
             value.copy_(self.get_buffer(f"pretrained_{name}"))
 
+    def plain_state(self) -> dict[str, Tensor]:
+        """The tensors of the module in whose place it stands."""
+        own = {"weight": self.full_weight, "bias": self.full_bias}
+        return {name: value for name, value in own.items() if value is not None}
+
     def forward(self, x: Tensor) -> Tensor:
         stack = self.stack
         if stack is None:
@@ -85,7 +90,8 @@ class TrainedNorm(Trained):
 def full() -> Callable[[Blocks], None]:
     """Every linear layer and layer norm of the layers is trained whole, from its pre-trained values on.
 
-    What stands outside the layers, such as embeddings, stays frozen; the classifier is trained as ever.
+    What stands outside the layers, such as embeddings, stays frozen; the classifier is trained as ever. Other norms,
+    such as a Llama's, stay frozen too.
     """
 
     def attach(blocks: Blocks) -> None:

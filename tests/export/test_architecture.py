@@ -65,6 +65,6 @@ class Scale(nn.Module):
 def test_adapters_that_are_not_low_rank_are_refused_by_name():
     blocks = global_model(tiny_vit(), range(4)).blocks
     blocks.blocks[1].mlp.extra = Scale()
-    with pytest.raises(UserError, match=r"blocks\.1\.mlp\.extra\.scale is trained, and is no part of a low-rank"):
+    with pytest.raises(UserError, match=r"blocks\.1\.mlp\.extra\.scale is trained, and a plain model has no place"):
         parts_of(GlobalModel(blocks, range(4), [Exit(4, "head")]), 8)
     parts_of(GlobalModel(blocks, [0, 2], [Exit(2, "head")]), 8)  # without that layer all is well

@@ -134,8 +134,8 @@ def test_an_export_of_a_cell_tested_by_client_has_the_leaderboards_scores(cells,
 @pytest.mark.parametrize(
     ("scenario", "method", "form", "message"),
     [
-        ("vit", "head_only", "peft", "a trained classifier and no adapters; try --format merged"),
-        ("vit", "head_only", "loralib", "a trained classifier and no adapters; try --format merged"),
+        ("vit", "head_only", "peft", "this model has no low-rank adapters; try --format merged"),
+        ("vit", "head_only", "loralib", "this model has no low-rank adapters; try --format merged"),
         ("conv", "fedra", "loralib", "patch_embed.proj is a convolution"),
     ],
 )

@@ -1,4 +1,4 @@
-"""What holds for every adapter beside LoRA: what is sent, where the model starts, and what cannot be exported."""
+"""What holds for every adapter beside LoRA: what is sent, where the model starts, and what can be exported."""
 
 import pytest
 import torch
@@ -59,7 +59,18 @@ def test_at_the_start_the_model_is_the_frozen_one(adapted, model, name):
 
 
 @pytest.mark.parametrize("adapter", [adapter for adapter, _, _ in ADDED], ids=str)
-def test_none_of_them_can_be_exported_and_the_message_names_a_tensor(adapted, adapter):
+def test_only_what_a_plain_model_has_a_place_for_can_be_exported(adapted, adapter):
+    """Tuned biases and weights go into the plain model, which then answers the same."""
     blocks = adapted(tiny_vit(), **adapter)
-    with pytest.raises(UserError, match=r"is trained, and is no part of a low-rank adapter: only models with LoRA"):
-        parts_of(GlobalModel(blocks, range(4), head_at_end(4)), 8)
+    with torch.no_grad():
+        torch._foreach_mul_([p for p in blocks.model.parameters() if p.requires_grad], 1.1)
+    model = GlobalModel(blocks, range(4), head_at_end(4))
+    if adapter["name"] not in ("bitfit", "full"):
+        with pytest.raises(UserError, match="is trained, and a plain model has no place for it: models with the adap"):
+            parts_of(model, 8)
+        return
+    plain = tiny_vit().double().eval()
+    lost = plain.load_state_dict(parts_of(model, 8).frozen, strict=False)
+    assert not lost.unexpected_keys and not [name for name in lost.missing_keys if not name.startswith("head")]
+    x = torch.randn(2, 3, 8, 8, dtype=torch.float64)
+    torch.testing.assert_close(features(Blocks(plain), x), features(blocks, x), rtol=1e-12, atol=1e-12)
