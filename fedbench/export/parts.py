@@ -70,7 +70,7 @@ class Parts:
 
 
 def parts_of(model: GlobalModel, image_size: int, texts: TextBackbone | None = None) -> Parts:
-    """Take a global model apart. Raises UserError where what is trained is neither low-rank nor a plain module's own."""
+    """Take a global model apart. Raises UserError where a plain model has no place for what is trained."""
     root, layers = model.blocks.model, list(model.layers[: model.last.depth])
     names = texts.names if texts else {}
     inside_blocks = names.get("blocks", "blocks")
