@@ -66,10 +66,10 @@ class Spinner:
     def __exit__(self, *_: Any) -> None:
         self.stop()
 
-    def tell(self, done: int, of: int) -> None:
-        """Show how many of all cells are prepared."""
+    def tell(self, done: int, of: int, what: str = "cell") -> None:
+        """Show how many of all cells are prepared, or of what else."""
         if self._status:
-            self._status.update(Text(f"{self.what}: {done:,} of {counted(of, 'cell')}"))
+            self._status.update(Text(f"{self.what}: {done:,} of {counted(of, what)}"))
 
     def stop(self) -> None:
         """Show no more."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -63,7 +64,9 @@ def plan(
         chosen = {key: choices.pop(key) for key in ("scenarios", "methods", "seeds", "variants")}
         loaded = load(suite, registry, **choices)
         folder, assets = Path(results) / loaded.name, Assets(registry, loaded.base)
-        rows, time = forecast(loaded, chosen, folder, registry, assets, options, cost, spinner.tell)
+        where = (folder, registry, assets, options)
+        told = (spinner.tell, partial(spinner.tell, what="probe"))
+        rows, time = forecast(loaded, chosen, *where, cost, *told)
         configs = [point.config for point in loaded.points(**chosen)]
         warnings = [*names_taken(configs, "local", registry), *filter(None, [without_hub(configs, registry)])]
     if as_json:
@@ -183,7 +186,9 @@ def _duration(console: Console, time: Estimate) -> None:
         where = "a GPU" + f" that {time.workers} cells share" * (time.workers > 1)
     else:
         where = counted(time.workers, "core")
-    if time.left:
+    if any(one.seconds is None for one in time.cells.values()) and not time.left:
+        text = f"How long it takes on {where} is not known."
+    elif time.left:
         length = roughly(time.left) + (f" left of {roughly(time.total)}" if time.left < time.total else "")
         found = " and ".join("probes" if source == "probe" else source for source in sorted(time.sources))
         text = f"About {length} on {where}" + (f", from {found} on this machine." if found else ".")

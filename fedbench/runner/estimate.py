@@ -1,4 +1,4 @@
-"""The estimate that `plan` shows: cells and their cost, and how long they take by past cells or a short one."""
+"""The estimate that `plan` shows: cells and their cost, and how long they take, by past cells or a probe."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from fedbench.suite import Suite
 
 MACHINE = ("device", "cpu", "gpu")  # two machines with these in common are taken to be equally fast
 SAME_SPEED = ("rounds", "local_epochs", "max_steps")  # of training, in which cells of one kind may differ
-PROBED = 2  # rounds of a short cell; the first compiles and loads
-LONGEST = 120.0  # seconds after which a short cell is ended
-ROUND_FLOPS = {"cpu": 2e11, "cuda": 4e13}  # about the most that a round of a short cell may cost
+PROBED = 2  # rounds of a probe; the first also warms up
+LONGEST = 120.0  # seconds after which a probe is ended
+ROUND_FLOPS = {"cpu": 2e11, "cuda": 4e13}  # about the most that a round of a probe may cost, and its test
 TRAINING = 3.0  # an image that is trained on costs about so many times what one costs that is tested
-WAY = 4  # in which rates are measured: those that were kept of another are not comparable
+WAY = 5  # in which rates are measured: those that were kept of another are not comparable
 
 Totals = Mapping[str, Any]
 Row = dict[str, Any]
@@ -54,7 +54,7 @@ class Rates:
 @dataclass(frozen=True)
 class Time:
     """What a cell takes in seconds, and where that is from: `run` (it ran), `past runs` or `probe`; None where its
-    short cell failed, for a reason."""
+    probe failed, for a reason."""
 
     seconds: float | None
     source: str
@@ -91,6 +91,7 @@ def estimate(
     registry: Registry,
     options: Options,
     shares: Mapping[str, float],
+    probing: Preparing = lambda done, of: None,
 ) -> Estimate:
     """The time of a suite.
 
@@ -101,6 +102,7 @@ def estimate(
         registry: makes the executor.
         options: of the run, for its folder of results, processes and device.
         shares: by id, which part of a cell's rounds is to be expected, where not all are.
+        probing: is told how many of all probes have ended.
     """
     device, workers = "cpu", options.workers()
     if options.on_gpu:
@@ -114,7 +116,7 @@ def estimate(
     here = machine.describe(device)
     past = past_rates(Path(options.results), {kind_of(cell) for cell in waiting}, here)
     unknown = [cell for cell in waiting if kind_of(cell) not in past]
-    probed, reasons = probed_rates(unknown, totals, here, workers, registry)
+    probed, reasons = probed_rates(unknown, totals, here, workers, registry, probing)
     for cell in waiting:
         which = kind_of(cell)
         rates = past.get(which) or probed.get(which)
@@ -232,10 +234,12 @@ def probed_rates(
     machine: Mapping[str, Any],
     workers: int,
     registry: Registry,
+    probing: Preparing = lambda done, of: None,
 ) -> tuple[dict[str, Rates], dict[str, str]]:
-    """The rates of every kind among `cells`, and why others have none, by a short cell of each kind.
+    """The rates of every kind among `cells`, and why others have none, by a probe of each kind.
 
-    It is the one with the median of FLOPs a round, computed as every cell is; its rates are kept in the cache.
+    It is the cell with the median of FLOPs a round, computed as every cell is, but for a few steps and tests. Its rates
+    are kept in the cache as soon as it has ended.
     """
     of_kind: dict[str, list[Cell]] = {}
     for cell in cells:
@@ -248,29 +252,33 @@ def probed_rates(
     reasons: dict[str, str] = {}
 
     def on_event(event: dict[str, Any]) -> bool:
-        if event["event"] == "ended" and event["status"] != "finished":
-            reasons[Path(event["folder"]).name] = str(event.get("reason") or event["status"])
+        if event["event"] != "ended":
+            return True
+        which = Path(event["folder"]).name
+        if event["status"] != "finished":
+            reasons[which] = str(event.get("reason") or event["status"])
+        elif rates := rates_of(Path(event["folder"])):
+            keep(files[which], vars(rates))
+            found[which] = rates
+        else:
+            reasons[which] = "nothing was trained in its probe"
+        probing(sum(which in found or which in reasons for which in unknown), len(unknown))
         return True
 
     with tempfile.TemporaryDirectory() as folder:
-        places = {which: Path(folder, which) for which in unknown}
-        jobs = [_job(cell, places[which], totals[cell.id], machine, registry) for which, cell in unknown.items()]
+        jobs = [_job(cell, Path(folder, which), totals[cell.id], machine, registry) for which, cell in unknown.items()]
         execute = registry.make("executor", {"name": "local"}, workers=min(workers, len(jobs)), timeout=LONGEST)
         execute(iter(jobs), on_event)
-        for which in unknown.keys() - reasons.keys():
-            if rates := rates_of(places[which]):
-                keep(files[which], vars(rates))
-                found[which] = rates
-            else:
-                reasons[which] = "nothing was trained in its probe"
     return found, reasons
 
 
 def _job(cell: Cell, folder: Path, totals: Totals, machine: Mapping[str, Any], registry: Registry) -> str:
-    """The order of a short cell."""
+    """The job of a probe."""
     device, plugins = str(machine["device"]), [str(file) for file in registry.files.values()]
-    manifest = {**cell.manifest(), "config": _shortened(cell.config, totals, ROUND_FLOPS[device])}
-    return CellJob(folder, {**manifest, "id": identity_of(manifest)}, device, plugins).to_json()
+    most = ROUND_FLOPS[device]
+    manifest = {**cell.manifest(), "config": _shortened(cell.config, totals, most)}
+    tested = int(most * totals["images"] / max(1, totals["flops"]))
+    return CellJob(folder, {**manifest, "id": identity_of(manifest)}, device, plugins, tested=tested).to_json()
 
 
 def _median(cells: Sequence[Cell], totals: Mapping[str, Totals]) -> Cell:
@@ -279,14 +287,15 @@ def _median(cells: Sequence[Cell], totals: Mapping[str, Totals]) -> Cell:
 
 
 def _shortened(config: Mapping[str, Any], totals: Totals, most: float) -> dict[str, Any]:
-    """The configuration with PROBED rounds, both tested, in which clients train for so few steps that a round has at
-    most so many FLOPs, one step at least. Nothing goes wrong in it, since lost clients would leave little to time."""
+    """The configuration with PROBED rounds, the last one tested, in which clients train for so few steps that a round
+    has at most so many FLOPs. Where one step has more, there is one round of one step. Nothing goes wrong in it, since
+    lost clients would leave little to time."""
     train, evaluation = dict(config["train"]), dict(config["evaluation"])
-    a_round = totals["flops"] / train["rounds"]
+    a_round, rounds = totals["flops"] / train["rounds"], PROBED
     if a_round > most and not isinstance(train["max_steps"], str):
-        steps = totals["images"] / max(1, totals["client_rounds"] * train["batch_size"])
-        train["max_steps"] = max(1, int(steps * most / a_round))
-    train["rounds"], evaluation["every"] = PROBED, 1
+        steps = totals["images"] / max(1, totals["client_rounds"] * train["batch_size"]) * most / a_round
+        train["max_steps"], rounds = max(1, int(steps)), PROBED if steps >= 1 else 1
+    train["rounds"] = evaluation["every"] = rounds
     evaluation.pop("at", None)
     without_faults = {key: value for key, value in config.items() if key != "faults"}
     return {**without_faults, "train": train, "evaluation": evaluation}
@@ -301,12 +310,14 @@ def forecast(
     options: Options,
     timed: bool = False,
     preparing: Preparing = lambda done, of: None,
+    probing: Preparing = lambda done, of: None,
 ) -> tuple[list[Row], Estimate | None]:
     """The rows: of a suite that is tuned first all candidates of a method as one, then the cells that report, as the
     candidates that lead by now would have them; and how long all takes here, where that is asked for.
 
     chosen: scenarios, methods, seeds and variants, as `Suite.points` has them · folder: of the suite's results ·
-    timed: whether to find out the time · preparing: see `runs.options`. Raises UserError.
+    timed: whether to find out the time · preparing: see `runner.cells.Options` · probing: see `estimate`. Raises
+    UserError.
     """
     named = {key: chosen[key] for key in ("scenarios", "methods", "variants")}
     contests = tried(suite, suite.candidates(**named), registry, assets) if suite.tuning else []
@@ -320,7 +331,7 @@ def forecast(
     shares = {cell.id: one.share for one in contests for cell in one.every}
     folders = folders_of(every, folder)
     manifests = manifests_of(folders, folder)
-    time = estimate(every, totals, manifests, registry, options, shares) if timed else None
+    time = estimate(every, totals, manifests, registry, options, shares, probing) if timed else None
     equal: dict[tuple[str, ...], list[Tried]] = {}
     for one in contests:
         equal.setdefault(tuple(sorted(cell.id for cell in one.every)), []).append(one)

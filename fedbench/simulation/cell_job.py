@@ -15,7 +15,7 @@ from fedbench.results.metric_direction import first_metric
 from fedbench.results.scores import average
 from fedbench.simulation.checkpoint import EVERY
 
-OPTIONAL = ("until", "seen")  # not written where they are None
+OPTIONAL = ("until", "seen", "tested")  # not written where they are None
 
 
 def config_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
@@ -36,7 +36,7 @@ class CellJob:
     GPU's memory, the most it may take; None: all · until: after which round it ends as `halved`, to be resumed later;
     None: after its last · seen: the computation that the run found in the folder (`manifest.computation`). A cell that
     has ended with another one since was computed by another run, and is left as it is; None: it is computed all the
-    same.
+    same · tested: about how many test and validation examples are enough, for a probe; None: all.
     """
 
     folder: Path
@@ -49,6 +49,7 @@ class CellJob:
     gpu_fraction: float | None = None
     until: int | None = None
     seen: str | None = None
+    tested: int | None = None
 
     def to_json(self) -> str:
         written = {**vars(self), "folder": str(self.folder)}

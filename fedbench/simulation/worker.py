@@ -152,7 +152,11 @@ class _Computation:
         write_manifest(self.folder, self.manifest)
         self._call("fedbench_cell_started")
         self.simulation = simulation = Simulation(
-            config_of(self.manifest), self.registry, device, store=self.checkpoints.store
+            config_of(self.manifest),
+            self.registry,
+            device,
+            store=self.checkpoints.store,
+            tested=self.job.tested,
         )
         if simulation.left_out:
             self.manifest["left_out"] = simulation.left_out

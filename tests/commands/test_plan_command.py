@@ -97,6 +97,12 @@ def test_a_plan_takes_the_speed_of_past_runs(tmp_path):
     assert "left of" in told and "on 1 core, from past runs on this machine" in told
 
 
+def test_a_plan_none_of_whose_probes_ends_well_says_that_the_time_is_not_known(tmp_path):
+    write_suite(tmp_path, "{name: breaks, extends: odd, how: exit}")
+    words = ("plan", "tiny.yaml", "--plugin", TINY, "--cost", "--jobs", 2, "--device", "cpu")
+    assert "How long it takes on 2 cores is not known." in fedbench(*words, cwd=tmp_path).stdout
+
+
 def test_a_plan_without_cost_times_nothing(tmp_path):
     write_suite(tmp_path)
     planned = json.loads(fedbench("plan", "tiny.yaml", "--json", "--plugin", TINY, cwd=tmp_path).stdout)

@@ -1,4 +1,4 @@
-"""How long a suite takes: kinds of cells, and their rates from past and from short cells."""
+"""How long a suite takes: kinds of cells, and their rates from past cells and from probes."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_other_kinds_are_not_looked_at(tmp_path, finished):
     assert past_rates(tmp_path / "nowhere", {"another"}, MACHINE) == {}
 
 
-# --- short cells --------------------------------------------------------------------------------------------------
+# --- probes -------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(autouse=True)
@@ -206,7 +206,7 @@ def test_a_kind_is_tried_once_by_its_median_cell_and_then_kept():
     assert found[kind_of(cells[0])].per_flop == 3.0 / 5000
     (job,) = first.jobs
     assert job["manifest"]["config"]["seed"] == 1 and job["manifest"]["id"] == identity_of(job["manifest"])
-    assert job["manifest"]["config"]["train"]["rounds"] == 2 and job["manifest"]["config"]["evaluation"]["every"] == 1
+    assert job["manifest"]["config"]["train"]["rounds"] == job["manifest"]["config"]["evaluation"]["every"] == 2
     assert probed(again, *cells) == (found, {}) and not again.jobs
 
 
@@ -218,6 +218,40 @@ def test_clients_train_for_as_few_steps_as_can_be_afforded_and_none_is_lost(monk
     (job,) = tried.jobs
     assert job["manifest"]["config"]["train"]["max_steps"] == 2  # of five, at 20 FLOPs a round
     assert "faults" not in job["manifest"]["config"]
+
+
+def test_a_step_that_costs_more_than_a_round_may_is_taken_once_and_few_examples_are_tested(monkeypatch):
+    monkeypatch.setitem(estimate.ROUND_FLOPS, "cpu", 100)
+    jobs = {}
+    for flops in (40, 1000):  # for 80 images in all, 20 steps of four images
+        tried, cell = Executor(), one(train__rounds=2, train__batch_size=4, train__max_steps=None, train__clip=flops)
+        probed_rates([cell], {cell.id: {**TOTALS, "flops": flops}}, MACHINE, 2, tried)
+        (jobs[flops],) = tried.jobs
+    configs = {flops: job["manifest"]["config"] for flops, job in jobs.items()}
+    assert [config["train"]["rounds"] for config in configs.values()] == [2, 2]
+    assert [config["train"]["max_steps"] for config in configs.values()] == [None, 1]
+    assert [job["tested"] for job in jobs.values()] == [200, 8]
+    monkeypatch.setitem(estimate.ROUND_FLOPS, "cpu", 10)
+    tried = Executor()
+    probed_rates([cell], {cell.id: {**TOTALS, "flops": 1000}}, {**MACHINE, "cpu": "slow"}, 2, tried)
+    (job,) = tried.jobs
+    train = job["manifest"]["config"]["train"]
+    assert (train["rounds"], train["max_steps"], job["tested"]) == (1, 1, 0)
+
+
+def test_probes_that_ended_before_an_interruption_are_kept_and_counted():
+    cells, told = [one(), one("odd")], []
+
+    class Stopped(Executor):
+        def execute(self, jobs, on_event):
+            super().execute([next(jobs)], on_event)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        probed_rates(cells, totals_of(cells), MACHINE, 2, Stopped(), lambda *count: told.append(count))
+    again = Executor()
+    found, _ = probed(again, *cells)
+    assert told == [(1, 2)] and found.keys() == set(map(kind_of, cells)) and len(again.jobs) == 1
 
 
 def test_what_was_found_on_one_machine_is_not_used_on_another():
