@@ -73,7 +73,8 @@ def looped(fedbench_ran):
     return run
 
 
-CASES = [("cohort", "some", 0.0), ("cohort", "some", None)]
+BY_ALL = ("cohort", "some", 0.0)
+WITH_DROPOUT = ("cohort", "some", None)  # which every layerwise method applies in one place
 EVERYBODY = ("cohort", "all", 0.0)
 ONE_BY_ONE = ("sequential", "some", None)  # engine/test_cohort.py compares the engines under every method
 # What would be another rule, and a method and scenario in which it shows.
@@ -97,7 +98,11 @@ OTHER_RULES = {
 @pytest.mark.parametrize(
     ("method", "engine", "scenario", "dropout"),
     [
-        *((method, *case) for method in METHODS for case in CASES),
+        *((method, *BY_ALL) for method in METHODS),
+        *(
+            pytest.param(method, *WITH_DROPOUT, marks=() if method in ("fedra", "depthfl") else pytest.mark.slow)
+            for method in METHODS
+        ),
         ("depthfl", *ONE_BY_ONE),
         *(
             pytest.param(method, *EVERYBODY, marks=() if method == "inclusivefl" else pytest.mark.slow)

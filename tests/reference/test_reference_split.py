@@ -120,6 +120,8 @@ CASES = {
     "festa": ("festa", {"server_lr": ADAM_LR}, {**ADAM, "every_step": True}),
     "festa, eta for both": ("festa", {}, {**ADAM, "server_lr": LR, "every_step": True}),
 }
+# The others differ from one of these in a number.
+OFTEN = ("fedv", "fedv, blocks on the client", "fedv, frozen", "fedvz", "festa, plain", "fedv, Adam with decay", "festa")
 # What would be another rule, and the case in which it shows.
 OTHER_RULES = {
     "head and tail after their update": (dict(after_update=True), "fedv"),
@@ -130,7 +132,7 @@ OTHER_RULES = {
     "lost work counts at every step": (dict(lost_count=True), "festa, plain"),
     "a plain step": (dict(adam=False), "fedv, Adam"),
     "a plain step at every step": (dict(adam=False), "festa"),
-    "moments of one round": (dict(forgets=True), "fedv, Adam"),
+    "moments of one round": (dict(forgets=True), "fedv, Adam with decay"),
     "moments of one round at every step": (dict(forgets=True), "festa"),
     "Adam once a round": (dict(every_step=False), "festa"),
     "Adam at every step": (dict(every_step=True), "fedv, Adam"),
@@ -151,7 +153,9 @@ def closeness(case: str) -> float:
     return 1e-9 if "adam" in CASES[case][2] else 1e-12
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=() if case in OFTEN else pytest.mark.slow) for case in CASES]
+)
 def test_rounds_equal_plain_loops(fedbench_ran, case):
     """Through two rounds that average and one that does not, with lost clients, uneven steps and a round without
     return."""
@@ -159,7 +163,17 @@ def test_rounds_equal_plain_loops(fedbench_ran, case):
     same(ran, plain_loops(ran.models[0], Rules(**CASES[case][2])), closeness(case))
 
 
-@pytest.mark.parametrize("other", OTHER_RULES)
+# Rules that show in two cases, and those of which another part is tried.
+RARELY = (
+    *("lost work counts at every step", "a plain step at every step", "moments of one round at every step"),
+    *("Adam once a round", "Adam at every step", "Adam without decay", "the body once a round", "a plain step"),
+    *("losses after the update", "one direction"),
+)
+
+
+@pytest.mark.parametrize(
+    "other", [pytest.param(other, marks=pytest.mark.slow if other in RARELY else ()) for other in OTHER_RULES]
+)
 def test_one_rule_changed_is_noticed(fedbench_ran, other):
     changes, case = OTHER_RULES[other]
     ran = fedbench_ran(case)

@@ -11,10 +11,11 @@ from fedbench.results import read_index, read_manifest, read_rows
 from fedbench.results.store import cell_folders
 
 STRANGE = """
+import os
 import numpy as np
 import torch
 from dataclasses import replace
-from fedbench import UserError, hookimpl
+from fedbench import hookimpl
 from fedbench.families import aggregation
 from fedbench.families.layerwise import layerwise
 from fedbench.types import Client
@@ -45,7 +46,7 @@ def pairless(setup):
 
 def free(setup):
     def cost(capacity, t):
-        raise UserError("no such price")
+        os._exit(7)
     return replace(layerwise(setup), cost=cost)
 
 def lonely():

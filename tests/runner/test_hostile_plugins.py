@@ -30,9 +30,6 @@ def odd_make(setup, how: str):
     does(how)
     return layerwise(setup)
 
-def odd_cost(setup, how: str):
-    return replace(layerwise(setup), cost=lambda capacity, t: does(how))
-
 def odd_init(setup, how: str):
     return replace(layerwise(setup), init=lambda generator: does(how))
 
@@ -44,7 +41,6 @@ def fedbench_register_allocations(register):
 @hookimpl
 def fedbench_register_methods(register):
     register("odd_make", odd_make)
-    register("odd_cost", odd_cost)
     register("odd_init", odd_init)
 """
 LEFT = ("failed", "the worker process ended with exit code 7")
@@ -79,11 +75,6 @@ def test_methods_that_leave_and_hang_elsewhere_cost_a_row_each(tmp_path, own_cac
     assert done.exit_code == 1
 
 
-def test_a_run_asks_for_no_cost(tmp_path, own_cache):
-    found, done, _ = run_bad(tmp_path, "{name: a, extends: odd_cost, how: leave}, fedra", "--jobs", 2)
-    assert found == {"a": ("finished", None), "fedra": ("finished", None)} and done.exit_code == 0, done.output
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("suite", "words"), [("", ("--timeout", 5)), ("\ntimeout: 5", ())])
 def test_the_deadline_of_cells_is_also_that_of_reading_plugins(tmp_path, own_cache, suite, words):
@@ -106,8 +97,6 @@ def test_components_of_a_plugin_that_leaves_on_import_cost_a_row_each(tmp_path, 
     assert {name: m["status"] for name, m in found.items()} == {"fedra": "finished", "a": "failed", "b": "failed"}
     assert found["a"]["reason"].startswith("no method is called 'theirs'")
     assert "ended with exit code 7" in found["b"]["reason"] and done.exit_code == 1, done.output
-    done = fedbench("plan", *words, cwd=tmp_path)
-    assert done.exit_code == 1 and "no allocation is called 'theirs'" in done.output, done.output
 
 
 def test_a_suite_of_which_no_method_is_there_is_refused(tmp_path, own_cache):

@@ -89,26 +89,6 @@ def interrupted(folder: Path, *hows: str, signals: tuple[int, ...], words: tuple
     return found, done, seconds
 
 
-@pytest.mark.parametrize(
-    ("number", "code"),
-    [
-        (signal.SIGINT, 130),
-        pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow),
-        pytest.param(signal.SIGHUP, 129, marks=pytest.mark.slow),
-    ],
-)
-def test_a_run_that_is_asked_to_end_lets_its_cells_finish_their_round(tmp_path, own_cache, hears_signals, number, code):
-    found, done, _ = interrupted(tmp_path, "takes_a_second", signals=(number,))
-    assert done.exit_code == code
-    cell = found["takes_a_second"]
-    assert (cell["status"], cell["round"]) == ("interrupted", 2)
-    assert cell["reason"] == "interrupted after round 2 of 3; the next run goes on"
-    assert "Finishing the current round, for at most 10 s; Ctrl-C again stops at once." in done.stdout
-    assert "Interrupted. What is finished is kept; this runs the rest:\n  fedbench run tiny.yaml " in done.stderr
-    assert "`fedbench compare r` shows what is there so far" in done.stderr
-    assert "Traceback" not in done.output
-
-
 def servers(process: subprocess.Popen) -> list[psutil.Process]:
     """The server of workers that a run has started, if it has by now."""
     with suppress(psutil.Error):
@@ -177,14 +157,32 @@ def test_a_second_ctrl_c_ends_a_run_at_once_and_leaves_it_to_be_resumed(tmp_path
     assert content_hash(tmp_path / "r") == content_hash(tmp_path / "undisturbed")
 
 
-def test_the_command_that_is_printed_goes_on_from_the_checkpoint(tmp_path, own_cache, hears_signals):
-    found, done, _ = interrupted(tmp_path, "takes_a_second", signals=(signal.SIGINT,), words=("--force", "--quiet"))
-    assert found["takes_a_second"]["round"] == 2
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [
+        (signal.SIGINT, 130),
+        pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow),
+        pytest.param(signal.SIGHUP, 129, marks=pytest.mark.slow),
+    ],
+)
+def test_a_run_that_is_asked_to_end_finishes_its_rounds_and_the_printed_command_goes_on_from_there(
+    tmp_path, own_cache, hears_signals, number, code
+):
+    words = ("--force", "--max-failures", 9)
+    found, done, _ = interrupted(tmp_path, "takes_a_second", signals=(number,), words=words)
+    assert done.exit_code == code
+    cell = found["takes_a_second"]
+    assert (cell["status"], cell["round"]) == ("interrupted", 2)
+    assert cell["reason"] == "interrupted after round 2 of 3; the next run goes on"
+    assert "Finishing the current round, for at most 10 s; Ctrl-C again stops at once." in done.stdout
+    assert "Interrupted. What is finished is kept; this runs the rest:\n  fedbench run tiny.yaml " in done.stderr
+    assert "`fedbench compare r` shows what is there so far" in done.stderr
+    assert "Traceback" not in done.output
     words = shlex.split(done.stderr.partition("this runs the rest:\n")[2].splitlines()[0])
-    assert words[:3] == ["fedbench", "run", "tiny.yaml"] and words[-1] == "--quiet"
+    assert words[:3] == ["fedbench", "run", "tiny.yaml"] and words[-2:] == ["--max-failures", "9"]
     assert "--force" not in words, "it would begin anew"
     (tmp_path / "in_takes_a_second").unlink()
-    again = fedbench(*words[1:-1], cwd=tmp_path)
+    again = fedbench(*words[1:], cwd=tmp_path)
     assert again.exit_code == 0 and "takes_a_second · seed 0 resumes after round 2 of 3" in again.stdout
     assert not (tmp_path / "in_takes_a_second").exists(), "it began anew"
     (tmp_path / "fine").touch()

@@ -25,25 +25,21 @@ ID = identity({}, {}, {})
 
 
 def test_a_run_says_how_long_it_takes_where_cells_but_for_seed_and_rounds_have_finished(tmp_path):
+    """Seconds grow with rounds and shrink with processes."""
     write_suite(tmp_path, "fedra, allsmall")
-    assert ", about " not in run("--method", "fedra", cwd=tmp_path).stdout
-    said = run("--method", "fedra", "--seed", 1, cwd=tmp_path).stdout
-    assert re.search(r"to run, about \S+ m?s by earlier cells", said), said
-    assert ", about " not in run("--seed", 2, cwd=tmp_path).stdout, "allsmall has never run"
-    assert ", about " not in run("--method", "fedra", "--set", "train.max_steps=2", cwd=tmp_path).stdout
-
-
-def test_seconds_grow_with_rounds_and_shrink_with_processes(tmp_path):
-    write_suite(tmp_path)
-    run("--jobs", 1, cwd=tmp_path)
+    assert ", about " not in run("--method", "fedra", "--jobs", 1, cwd=tmp_path).stdout
+    (manifest,) = manifests(tmp_path / "r").values()
     with chdir(tmp_path):
         suite = load("tiny.yaml", registry := Registry([str(TINY)]), sets=["train.rounds=8"])
         cells = cells_of(suite.points(seeds=[1, 2]), registry, Assets(registry, suite.base))
-    (manifest,) = manifests(tmp_path / "r").values()
+    fedra = [cell for cell in cells if cell.points[0].method == "fedra"]
     for jobs, expected in ((1, 8), (2, 4)):
-        found = of_earlier_cells(tmp_path / "r/tiny", cells, Options(jobs=jobs, device="cpu"))
+        found = of_earlier_cells(tmp_path / "r/tiny", fedra, Options(jobs=jobs, device="cpu"))
         assert found == pytest.approx(manifest["seconds"] * expected)
-    assert of_earlier_cells(tmp_path / "nowhere", cells, Options()) is None
+    assert of_earlier_cells(tmp_path / "r/tiny", cells, Options(device="cpu")) is None, "allsmall has never run"
+    assert of_earlier_cells(tmp_path / "nowhere", fedra, Options()) is None
+    said = run("--method", "fedra", "--seed", 1, cwd=tmp_path).stdout
+    assert re.search(r"to run, about \S+ m?s by earlier cells", said), said
 
 
 @pytest.mark.parametrize(

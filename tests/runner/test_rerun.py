@@ -23,8 +23,10 @@ def good(tmp_path_factory, own_cache):
 
 
 def test_results_do_not_depend_on_jobs_or_on_the_order_of_cells(good, tmp_path):
+    """Each alone here, the first of them shared out among three processes."""
     write_suite(tmp_path, "allsmall, fedra")
-    assert run("--jobs", 1, "--quiet", cwd=tmp_path).exit_code == 0
+    assert run("--jobs", 3, "--quiet", "--method", "fedra", cwd=tmp_path).exit_code == 0
+    assert run("--jobs", 1, "--quiet", "--method", "allsmall", cwd=tmp_path).exit_code == 0
     assert sorted(_tables(tmp_path)) == sorted(_tables(good))
 
 

@@ -18,7 +18,9 @@ def test_a_papers_numbers_lie_beside_the_index_as_the_suite_now_has_them(tmp_pat
     path = tmp_path / "r/tiny/index.json"
     senseless = "{name: senseless, extends: odd, how: not_applicable}"
     write_suite(tmp_path, senseless)
-    assert run("--quiet", cwd=tmp_path).exit_code == 0 and json.loads(path.read_text())["expected"] == []
+    done = run(cwd=tmp_path)
+    assert done.exit_code == 0 and "n/a" in done.stdout, "what is not applicable is no failure"
+    assert json.loads(path.read_text())["expected"] == []
     for value in (86.48, 12.5):
         row = f"{{dataset: nicopp, backbone: vit, method: senseless, metric: average, value_percent: {value}}}"
         write_suite(tmp_path, senseless, {"suite: tiny": f"suite: tiny\nexpected: [{row}]"})
@@ -31,12 +33,16 @@ def test_a_papers_numbers_lie_beside_the_index_as_the_suite_now_has_them(tmp_pat
 def test_a_broken_tracker_is_named_and_spoils_no_result(tmp_path):
     (tmp_path / "tracker.py").write_text(
         "from fedbench import hookimpl\n\n"
-        "@hookimpl\ndef fedbench_suite_started(suite):\n    raise OSError('no server')\n"
+        "@hookimpl\ndef fedbench_suite_started(suite):\n    raise OSError('no server')\n\n"
+        "@hookimpl\ndef fedbench_cell_finished(manifest):\n    raise OSError('none here')\n"
     )
     write_suite(tmp_path, "allsmall")
     done = run("--plugin", "tracker.py", cwd=tmp_path)
     assert done.exit_code == 0
     assert "fedbench_suite_started broke: OSError: no server" in done.stderr
+    assert "1 finished cell printed something: r/tiny/cells/*/output.txt" in done.stdout
+    printed = (cell_of(tmp_path / "r", "allsmall") / "output.txt").read_text()  # by the worker
+    assert "fedbench_cell_finished broke: OSError: none here" in printed
 
 
 @pytest.mark.slow

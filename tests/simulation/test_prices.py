@@ -67,7 +67,7 @@ def test_cells_that_one_method_can_serve_are_priced_with_one_model(tmp_path, mon
     assert found[:2] == [alone(config, assets.registry) for config in cells[:2]]
 
 
-@pytest.mark.parametrize("method", ["exclusive", "allsmall", "fed_plora", "{name: odd, how: diverge}"])
+@pytest.mark.parametrize("method", ["allsmall", "fed_plora", "{name: odd, how: diverge}"])
 def test_a_cell_costs_what_it_costs_alone(tmp_path, own_cache, method):
     assets, cells = configs(tmp_path, method)
     known = MethodCosts(assets)

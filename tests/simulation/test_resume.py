@@ -71,13 +71,9 @@ def outcome(progress):
     return tables, file_bytes(progress.state)
 
 
-# One method of every kind of state: layers, terms, ranks, whole models, widths, exits, both sides of a cut, scores.
-EACH_STATE = (
-    *("depthfl", "fed_hello", "fedra", "fedrod", "fedv", "festa", "fjord"),
-    *("flora", "legend", "local_only", "reefl", "zero_round"),
-)
+# One method of every kind of state: layers, ranks, whole models, widths, exits, both sides of a cut, scores.
+EACH_STATE = ("fed_hello", "fedrod", "fedv", "fjord", "flora", "local_only", "reefl")
 IN_EVERY_SUITE = {
-    ("fedra", "plain", "cohort"),
     *((method, "rough", "cohort") for method in EACH_STATE),
     ("fedra", "rough", "sequential"),
 }

@@ -21,8 +21,8 @@ from fedbench.simulation.state import STRUCTURE, TENSORS, load
 from fedbench.testing import check_state
 from fedbench.types import MIXED
 
-METHODS = ["fedra", "depthfl", "allsmall", "head_only", "inclusivefl", "exclusive"]
-SLOW = ["fedra", "depthfl"]  # by the sequential engine too
+METHODS = ["fedra", "depthfl", "head_only"]
+SLOW = ["fedra"]  # by the sequential engine too
 
 
 @pytest.fixture(scope="module")

@@ -172,7 +172,14 @@ def test_clients_are_scored_on_test_images_of_their_own(registry, cells):
     assert correct[0] == pytest.approx(correct[1])
 
 
-@pytest.mark.parametrize("key", [("skew", "depthfl"), ("faulty", "fedra"), ("spoilt", "fedra"), ("own", "fedra")])
+@pytest.mark.parametrize(
+    "key",
+    [
+        ("faulty", "fedra"),
+        ("spoilt", "fedra"),
+        *(pytest.param(key, marks=pytest.mark.slow) for key in (("skew", "depthfl"), ("own", "fedra"))),
+    ],
+)
 def test_any_number_of_processes_gives_the_same_rows(registry, cells, key, monkeypatch):
     monkeypatch.setattr("fedbench.engine.microbatching.ROWS", 100)  # so that there is something to share
 

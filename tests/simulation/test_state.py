@@ -82,7 +82,9 @@ def test_parts_of_one_memory_are_written_and_read_apart(tmp_path):
     assert found["column"].tolist() == [1, 4] and found["wide"].shape == (4, 3)
 
 
-@pytest.mark.parametrize("name", ["fedra", "inclusivefl", "depthfl"])
+@pytest.mark.parametrize(
+    "name", ["depthfl", *(pytest.param(m, marks=pytest.mark.slow) for m in ("fedra", "inclusivefl"))]
+)
 def test_a_method_goes_on_from_a_loaded_state_as_from_its_own(registry, name, tmp_path):
     method = registry.make("method", {"name": name}, setup=setup_of(registry, tiny_vit(), [4, 3, 2]))
     state, _ = method.round(method.init(generator(0)), 0, cohort_of([4, 3, 2]), generator(0, 0))

@@ -23,7 +23,8 @@ pytestmark = pytest.mark.usefixtures("counted_once")
 CAPACITIES = [4, 3, 2, 1]
 REFUSED = {"nan": NOT_FINITE, "inf": NOT_FINITE, "wrong_shape": WRONG_SHAPE, "scaled": TOO_LARGE}
 OWN = {"name": "inclusivefl", "own_last_layer": True, "aggregator": "weighted_mean"}  # one start for each client
-METHODS = ["fedra", "inclusivefl", "depthfl", "head_only", "exclusive", OWN]
+METHODS = ["fedra", "depthfl", OWN]
+SLOWLY = ["inclusivefl", "head_only", "exclusive"]
 
 
 def spoiling(kind, probability=1.0, **more):
@@ -187,7 +188,12 @@ def test_a_client_is_measured_against_what_it_was_given_itself():
 
 
 @pytest.mark.parametrize(
-    ("ref", "kind"), [*((ref, "nan") for ref in METHODS), *(("fedra", kind) for kind in REFUSED if kind != "nan")]
+    ("ref", "kind"),
+    [
+        *((ref, "nan") for ref in METHODS),
+        *(pytest.param(ref, "nan", marks=pytest.mark.slow) for ref in SLOWLY),
+        *(("fedra", kind) for kind in REFUSED if kind != "nan"),
+    ],
 )
 def test_a_refused_upload_is_a_lost_one(registry, ref, kind):
     guard = {"max_norm": 100.0} if kind == "scaled" else None
@@ -275,7 +281,8 @@ def test_what_clients_keep_is_neither_spoilt_nor_judged(kind):
 
 
 @pytest.mark.parametrize(
-    "kind", ["scaled", "noise", *(pytest.param(kind, marks=pytest.mark.slow) for kind in REFUSED if kind != "scaled")]
+    "kind",
+    ["scaled", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("noise", *REFUSED) if kind != "scaled")],
 )
 def test_what_the_server_trains_itself_is_neither_spoilt_nor_refused(registry, kind):
     given = {"faults": spoiling(kind), "guard": {"max_norm": 1e-9}}
