@@ -26,6 +26,7 @@ from command import NOTING, TINY  # noqa: E402
 from fedbench.models import backbone  # noqa: E402
 from fedbench.models.backbone import Body, parameters_of  # noqa: E402
 from fedbench.processes import supervisor  # noqa: E402
+from fedbench.registry import installed  # noqa: E402
 from fedbench.registry.registry import Registry  # noqa: E402
 
 torch.set_num_threads(1)
@@ -93,6 +94,26 @@ def nobody_waits_for_the_disk():
     """A test sees what was written whether it is on the disk yet or not. Other processes wait as ever."""
     patch = pytest.MonkeyPatch()
     patch.setattr(os, "fsync", os.fstat)  # which knows a closed file too
+    yield
+    patch.undo()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def installed_packages_are_read_once():
+    """Every registry asks for all entry points, and nobody installs a package while tests run. A test that adds a
+    folder to the path, or stands in for what is installed, has it read."""
+    known, read, path, distributions = {}, installed.points, tuple(sys.path), installed.distributions
+
+    def points(group):
+        if tuple(sys.path) != path or installed.distributions is not distributions:
+            return read(group)
+        if group not in known:
+            known[group] = read(group)
+        found, unusable = known[group]
+        return [*found], {**unusable}
+
+    patch = pytest.MonkeyPatch()
+    patch.setattr(installed, "points", points)
     yield
     patch.undo()
 

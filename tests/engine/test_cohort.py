@@ -68,14 +68,12 @@ def by_the_engine(registry):
 @pytest.mark.parametrize(
     ("model", "adapter", "regularizer"),
     [
-        (tiny_mixer, "dropout", None),
-        pytest.param(tiny_vit, "dropout", FEDDYN, id="tiny_vit-dropout-feddyn"),
         pytest.param(tiny_mixer, "reference", FEDDYN, id="tiny_mixer-reference-feddyn"),
         pytest.param(tiny_vit, "reference", FEDPROX, id="tiny_vit-reference-fedprox"),
     ],
 )
 def test_two_rounds_with_any_part_equal_the_oracles(registry, model, adapter, regularizer):
-    """Each part once or twice; `test_optimisers_and_clipping_equal_the_oracles` has the plain adapter."""
+    """Each part once; `test_optimisers_and_clipping_equal_the_oracles` has the plain adapter."""
     equal_the_oracles(registry, FEW, model, adapter, regularizer)
 
 
@@ -112,7 +110,7 @@ def equal_the_oracles(registry, methods, model, adapter, regularizer, many=2, st
         (model, adapter)
         for model in (tiny_vit, tiny_mixer)
         for adapter in OTHERS
-        if model is tiny_vit or OTHERS[adapter]["name"] != "vpt"
+        if model is tiny_vit or adapter == "bottleneck"
     ],
 )
 def test_two_rounds_with_any_adapter_equal_the_oracles(registry, monkeypatch, model, adapter):
@@ -127,7 +125,7 @@ def test_two_rounds_with_any_adapter_equal_the_oracles(registry, monkeypatch, mo
     same(one, two)
 
 
-@pytest.mark.parametrize("name", ["fedra", "depthfl", "inclusivefl"])
+@pytest.mark.parametrize("name", ["fedra", "depthfl"])
 def test_clients_that_are_late_or_lost_equal_the_oracles(registry, name):
     """Of four clients one has done no step, one some, and neither returns; one returns a part of its work."""
     cohort = ragged([4, 3, 3, 1], [0, 2, 1, 3], sizes=[4, 2], arrives=[False, False, True, True])
@@ -172,7 +170,7 @@ def test_an_adapter_behind_the_last_layer_is_each_clients_own(registry):
     assert "model.norm.shift" in one["shared"]
 
 
-@pytest.mark.parametrize("most", [1, 12, 30])
+@pytest.mark.parametrize("most", [1, 12])
 def test_any_grouping_equals_the_oracle(registry, monkeypatch, most):
     monkeypatch.setattr(microbatching, "ROWS", most)
     args = (ADAPTERS["dropout"], ragged([4, 3, 3, 1], steps=[3, 2, 3, 1], sizes=[4, 4, 2]), {"optimizer": SGD})
@@ -182,9 +180,10 @@ def test_any_grouping_equals_the_oracle(registry, monkeypatch, most):
     same(one, two)
 
 
-@pytest.mark.parametrize("optimizer", [SGD, ADAMW], ids=["sgd", "adamw"])
-@pytest.mark.parametrize("clip", [None, 0.01])
-@pytest.mark.parametrize("regularizer", [None, FEDDYN], ids=["plain", "feddyn"])
+@pytest.mark.parametrize(  # every two of them together once
+    ("optimizer", "clip", "regularizer"),
+    [(SGD, None, None), (SGD, 0.01, FEDDYN), (ADAMW, 0.01, None), (ADAMW, None, FEDDYN)],
+)
 def test_optimisers_and_clipping_equal_the_oracles(registry, optimizer, clip, regularizer):
     cohort = ragged([4, 2, 1], steps=[4, 1, 3], sizes=[3])
     args = (ADAPTERS["plain"], cohort, {"optimizer": optimizer, "clip": clip, "regularizer": regularizer})
@@ -248,9 +247,13 @@ def last_alone(exits, y, t):
     return cross_entropy(exits[-1:], y, t)
 
 
-@pytest.mark.parametrize("optimizer", [SGD, ADAMW], ids=["sgd", "adamw"])
-@pytest.mark.parametrize("objective", [first_alone, last_alone])
-@pytest.mark.parametrize("regularizer", [None, FEDPROX], ids=["plain", "fedprox"])
+@pytest.mark.parametrize(  # every two of them together once
+    ("optimizer", "objective", "regularizer"),
+    [
+        *((SGD, first_alone, None), (SGD, last_alone, FEDPROX)),
+        *((ADAMW, last_alone, None), (ADAMW, first_alone, FEDPROX)),
+    ],
+)
 def test_what_an_objective_does_not_use_stays_as_it_was(registry, optimizer, objective, regularizer):
     """Exits after every layer, and a loss that reads one of them: the others' classifiers are no one's to decay, nor
     are the layers above the exit that is read, unless a pull uses all."""

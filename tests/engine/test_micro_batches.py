@@ -43,7 +43,9 @@ def test_both_engines_learn_what_whole_batches_teach(registry, name, model):
         same(trained(registry, fast.train, name, model, **train), expected)
 
 
-@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in ("fedavg", "fjord") else pytest.mark.slow) for name in WHOLE]
+)
 def test_whole_models_learn_what_whole_batches_teach(registry, name):
     """Of FjORD too, which draws a width for each batch, not for each part of one."""
     how = {"adapter": "plain", "regularizer": None}

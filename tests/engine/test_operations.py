@@ -63,12 +63,12 @@ def operations(registry, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "few", "options"),
     [
-        ("fedra", 6, {"dropout": 0.2, "regularizer": FEDPROX}),
         ("fedra", 32, {"depth": 3, "clip": None}),  # of few clients drawn at random, few end in each layer
         ("inclusivefl", 6, {"depth": 3, "regularizer": FEDDYN}),
-        ("depthfl", 6, {}),
-        ("allsmall", 6, {"clip": None, "dropout": 0.2}),
-        ("head_only", 6, {}),
+        ("depthfl", 6, {"dropout": 0.2, "regularizer": FEDPROX}),
+        pytest.param("fedra", 6, {"dropout": 0.2, "regularizer": FEDPROX}, marks=pytest.mark.slow),
+        pytest.param("allsmall", 6, {"clip": None, "dropout": 0.2}, marks=pytest.mark.slow),
+        pytest.param("head_only", 6, {}, marks=pytest.mark.slow),
         ("hetlora", 6, {"ranks": 1}),
     ],
     ids=str,

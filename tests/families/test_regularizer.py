@@ -146,7 +146,7 @@ def prepared(registry, regularizer, capacities=(4, 3, 1), ref="fedra", engine=No
     ("name", "regularizer"),
     [
         *(pytest.param(name, FEDDYN, marks=() if name in SOME else pytest.mark.slow) for name in METHODS),
-        ("fedra", {"fedprox": 0.1}),
+        pytest.param("fedra", {"fedprox": 0.1}, marks=pytest.mark.slow),
     ],
 )
 def test_a_method_is_one_with_it_too(registry, name, regularizer):
@@ -249,8 +249,9 @@ def pairs():
 @pytest.mark.parametrize(
     ("ref", "cohorts"),
     [
-        *(("alllarge", everyone), ("fedra", pairs)),
-        *(pytest.param(*case, marks=pytest.mark.slow) for case in (("alllarge", pairs), ("fedra", everyone))),
+        ("fedra", pairs),
+        *(pytest.param("alllarge", who, marks=pytest.mark.slow) for who in (everyone, pairs)),
+        pytest.param("fedra", everyone, marks=pytest.mark.slow),
     ],
 )
 def test_feddyn_ends_in_the_optimum_of_all_clients_and_fedavg_does_not(registry, ref, cohorts):

@@ -17,7 +17,6 @@ SAMPLE = {
     "test_with_dropout_they_equal_the_oracle_on_the_gpu[allsmall-tiny_mixer-dropout]",
     "test_a_step_never_waits_for_the_gpu[one has finished-tiny_vit-reference]",
     "test_a_rough_cell_is_as_on_the_cpu_and_goes_on_from_its_checkpoint[fedra-cohort]",
-    "test_with_dropout_and_in_bf16_both_engines_agree[allsmall]",
     "test_resident_images_are_picked_without_waiting",
     "test_images_that_travel_equal_those_that_stay[False]",
     "test_two_workers_share_a_gpu_and_find_what_the_cpu_finds",

@@ -117,9 +117,7 @@ def test_stack_of_a_crash():
     assert "Segmentation fault" in error.traceback and "in crash" in error.traceback
 
 
-@pytest.mark.parametrize(
-    ("name", "argument"), [("hold_the_gil", None), ("ignore_signals", None), ("stop_guard", None)]
-)
+@pytest.mark.parametrize(("name", "argument"), [("hold_the_gil", None), ("ignore_signals", None), ("stop_guard", None)])
 def test_out_of_time(name, argument, monkeypatch):
     monkeypatch.setattr(supervisor, "LAST", 0.5)
     if name == "stop_guard":  # of this process, which waits for a guard that does not do its work

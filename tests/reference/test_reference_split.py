@@ -121,7 +121,15 @@ CASES = {
     "festa, eta for both": ("festa", {}, {**ADAM, "server_lr": LR, "every_step": True}),
 }
 # The others differ from one of these in a number.
-OFTEN = ("fedv", "fedv, blocks on the client", "fedv, frozen", "fedvz", "festa, plain", "fedv, Adam with decay", "festa")
+OFTEN = (
+    "fedv",
+    "fedv, blocks on the client",
+    "fedv, frozen",
+    "fedvz",
+    "festa, plain",
+    "fedv, Adam with decay",
+    "festa",
+)
 # What would be another rule, and the case in which it shows.
 OTHER_RULES = {
     "head and tail after their update": (dict(after_update=True), "fedv"),

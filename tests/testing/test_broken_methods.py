@@ -11,6 +11,8 @@ from fedbench.families.layerwise import layerwise
 from fedbench.testing import check_method, check_state
 from fedbench.testing.method_check import least_bytes
 
+pytestmark = pytest.mark.usefixtures("counted_once")
+
 
 def altered(**parts):
     """FedRA with some of its functions replaced; each gets the sound method first."""

@@ -10,6 +10,8 @@ import faulty_wholes
 import pytest
 from faults import plugin, why
 
+pytestmark = pytest.mark.usefixtures("counted_once")
+
 OF_KIND = {
     "allocation": faulty_parts.ALLOCATIONS,
     "aggregator": faulty_parts.AGGREGATORS,

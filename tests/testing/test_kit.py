@@ -14,6 +14,8 @@ from fedbench.testing import check_component, check_method, tiny_mixer
 from fedbench.testing.setups import cohort_of, setup_of, tiny_vit
 from fedbench_plugins.datasets.fashion_mnist import SOURCE
 
+pytestmark = pytest.mark.usefixtures("counted_once")
+
 # What is needed to make a component small, or at all.
 OPTIONS = {
     ("dataset", "phrases6"): {"classes": 2, "train_per_class": 1, "test_per_class": 1},
@@ -22,11 +24,17 @@ OPTIONS = {
 }
 
 
-# Whose cells are processes that import everything anew, and the methods that are no slow tests: some of every family.
+# Whose cells are processes that import everything anew.
 LONG = {("executor", "ray"), ("executor", "slurm")}
-FEW = {"fedra", "hetlora", "heterofl", "fedv", "pooled"}
+# The methods that are no slow tests. Of other families families/ and plugins/methods/test_ranks.py check some.
+FEW = {"fedra"}
 # Others like them are checked.
-MORE = {("dataset", "digits"), ("aggregator", "refined_mean"), ("aggregator", "momentum_distillation")}
+MORE = {
+    ("dataset", "digits"),
+    ("dataset", "hf"),
+    ("aggregator", "refined_mean"),
+    ("aggregator", "momentum_distillation"),
+}
 
 
 def built_in():

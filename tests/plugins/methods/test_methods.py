@@ -89,7 +89,9 @@ REFERENCE = {"name": "depthfl", "first_exit": 4, "every": 3, "head": "always", "
 
 @pytest.mark.parametrize(("ref", "expected"), [({"name": "depthfl"}, PAPER_EXITS), (REFERENCE, REFERENCE_EXITS)])
 def test_depthfl_exits_by_depth(registry, deep, ref, expected):
-    _, report = report_of(registry, ref, list(expected), deep())
+    method = registry.make("method", ref, setup=setup_of(registry, deep(), list(expected)))
+    cohort = cohort_of(list(expected), steps=0)
+    _, report = method.round(method.init(generator(0)), 0, cohort, generator(0, 0))
     found = [[(exit.depth, exit.classifier) for exit in exits] for exits in report.plan.exits]
     assert found == list(expected.values())
 
