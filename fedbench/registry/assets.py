@@ -9,8 +9,6 @@ import io
 import json
 import os
 import re
-import sys
-import sysconfig
 from collections.abc import Callable, Mapping
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -20,7 +18,7 @@ import fedbench
 from fedbench import errors
 from fedbench.data.heldout import dealt, proxy_of
 from fedbench.data.sources import located
-from fedbench.disk import expanded, hash_of_file, remembered
+from fedbench.disk import expanded, remembered
 from fedbench.errors import Broke, UnknownName, UserError, summary_of
 from fedbench.machine import package_version
 from fedbench.processes import supervisor
@@ -300,24 +298,19 @@ def _tree(module_file: str | None, at_most: int = 2000) -> list[int] | None:
     return [newest, size, count]
 
 
-OWN = {"fedbench", "fedbench_plugins"}
-INSTALLED = {"site-packages", "dist-packages"}
 Tell = Callable[[dict[str, Any]], None]
 
 
 def registrations(asked: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
-    """What a plugin registers, see `Registry.registrations_here`, with the hashes of the `files` that it imports from
-    no installed package; or under `broken` why it does not load.
+    """What a plugin registers, see `Registry.registrations_here`, or under `broken` why it does not load.
 
     Args:
         asked: `plugin`, its name, and `files`, those of the registry.
     """
-    before = set(sys.modules)
     try:
-        found = Registry(asked["files"], in_place=True).registrations_here(asked["plugin"])
+        return Registry(asked["files"], in_place=True).registrations_here(asked["plugin"])
     except UserError as error:
         return {"broken": str(error)}
-    return {**found, "files": _own_files(set(sys.modules) - before)}
 
 
 def hook(asked: Mapping[str, Any], tell: Tell) -> dict[str, str]:
@@ -346,17 +339,3 @@ def fact(asked: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
         return {"fact": getattr(assets, asked["what"])(*asked["given"])}
     except UserError as error:
         return {"raised": type(error).__name__, "message": str(error)}
-
-
-def _own_files(modules: set[str]) -> dict[str, str]:
-    """The hashes of the files of modules that no package manager has installed, by their paths."""
-    standard = Path(sysconfig.get_path("stdlib")).resolve()
-    found = {}
-    for name in modules:
-        file = getattr(sys.modules.get(name), "__file__", None)
-        if not file or name.partition(".")[0] in OWN:
-            continue
-        path = Path(file).resolve()
-        if path.is_file() and not path.is_relative_to(standard) and not set(path.parts) & INSTALLED:
-            found[str(path)] = hash_of_file(path)
-    return found

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pluggy
 
 from fedbench import __version__, hookspecs
-from fedbench.disk import as_written, cache_file, hash_of_file, keep, kept
+from fedbench.disk import as_written, cache_file, keep, kept
 from fedbench.errors import NotApplicable, UserError, summary_of
 from fedbench.registry.catalogue import KINDS, Catalogue, Component, Unfit, references
 from fedbench.registry.installed import (
@@ -177,9 +177,7 @@ class Registry:
             known = kept(self._file_of(plugin))
         except OSError as error:
             raise UserError(f"there is no such file that can be read ({error.strerror})") from error
-        if known is None or any(_hash(path) != before for path, before in known.get("files", {}).items()):
-            return None
-        return dict(known)
+        return None if known is None else dict(known)
 
     def _enter_registrations(self, plugin: str, found: Mapping[str, Any], catalogue: Catalogue) -> None:
         package = self.package(plugin)
@@ -428,13 +426,6 @@ def _by_name(files: Sequence[str]) -> dict[str, Path]:
 
 def _accepted(maker: Callable, given: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in given.items() if key in inspect.signature(maker).parameters}
-
-
-def _hash(path: str) -> str | None:
-    try:
-        return hash_of_file(Path(path))
-    except OSError:
-        return None
 
 
 @functools.cache
