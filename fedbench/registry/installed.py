@@ -81,10 +81,9 @@ def named(dist: Distribution) -> tuple[str, str]:
 
 
 def package_of(point: EntryPoint) -> str:
-    """The name of the distribution that installs an entry point; OURS for this one, also by the name that it had before
-    0.2.0."""
+    """The name of the distribution that installs an entry point; OURS for this one."""
     name = named(point.dist)[0] if point.dist else ""
-    if name == DISTRIBUTION or (name == OURS and point.module.startswith("fedbench_plugins.")):
+    if name == DISTRIBUTION:
         return OURS
     return f"another project's {name}" if name == OURS else name or "an unknown package"
 

@@ -75,7 +75,6 @@ def test_a_package_without_a_name_is_used(package):
     ("name", "value", "called"),
     [
         ("fedbench-heft", "fedbench_plugins.methods.fedra", OURS),
-        ("fedbench", "fedbench_plugins.methods.fedra", OURS),  # as it was called before 0.2.0
         ("fedbench", "their.plugin", "another project's fedbench"),
         ("fedbench-mine", "fedbench_mine", "fedbench-mine"),
     ],
