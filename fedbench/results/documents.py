@@ -82,7 +82,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def read_sealed(path: Path, required: Iterable[str], mend: str) -> dict[str, Any]:
     """What `write_json` wrote, without the seal.
 
-    Files of version 1 have a seal over their value, or none.
+    Files of version 1 have a seal over their value.
 
     Raises:
         UserError: as `read_json`, and where the seal does not fit.
@@ -91,7 +91,7 @@ def read_sealed(path: Path, required: Iterable[str], mend: str) -> dict[str, Any
     value = _value_of(written, path, required, mend)
     seal = value.pop(SEAL, None)
     if value["result_version"] == 1:
-        fits = seal is None or seal == hash_of_json(value)
+        fits = seal == hash_of_json(value)
     else:
         text = written.decode(errors="replace")
         blank = _with_seal(text, seal, BLANK) if isinstance(seal, str) else ""

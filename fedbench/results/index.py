@@ -152,11 +152,9 @@ def _older(folder: Path, value: dict[str, Any]) -> Index:
 def _part(path: Path, what: str) -> list[Any]:
     if not path.is_file():
         return []
-    value = read_sealed(path, ("suite",), MEND)
-    if what not in value:  # the oldest tuning.json had one search, of all contests
-        value = {what: [{name: part for name, part in value.items() if name not in ("result_version", "suite")}]}
-    check(what, value[what], list)
+    value = read_sealed(path, ("suite", what), MEND)
     found: list[Any] = value[what]
+    check(what, found, list)
     return found
 
 

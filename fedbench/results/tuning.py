@@ -78,16 +78,13 @@ def read_searches(suite_folder: Path) -> dict[Key, Search]:
 
 
 def searches_of(index: Index, folder: Path) -> dict[Key, Search]:
-    """The searches of an index that was read from this folder.
-
-    One that names no contests is of all that the index has. Raises: UserError where one is none of fedbench.
-    """
+    """The searches of an index that was read from this folder. Raises: UserError where one is none of fedbench."""
     found: dict[Key, Search] = {}
     try:
         for part in index.searches:
             check("a search", part, dict)
             part = dict(part)
-            keys = _keys(part) if CONTESTS in part else list(_tried(index))
+            keys = _keys(part)
             if twice := found.keys() & set(keys):
                 raise TypeError(f"{' · '.join(filter(None, min(twice)))} is a contest of two searches")
             found |= dict.fromkeys(keys, _search(part))
