@@ -103,7 +103,11 @@ def test_a_pickle_for_tensors_of_a_state(make, tmp_path, canary):
 
 
 @pytest.mark.parametrize(
-    ("form", "name"), [("pickle", "w.safetensors"), ("torch", "w.pt"), ("torch", "w.safetensors"), ("npz", "w.npz")]
+    ("form", "name"),
+    [
+        *(("pickle", "w.safetensors"), ("torch", "w.pt")),
+        *(pytest.param(*one, marks=pytest.mark.slow) for one in (("torch", "w.safetensors"), ("npz", "w.npz"))),
+    ],
 )
 def test_a_pickle_for_the_weights_of_a_backbone(form, name, tmp_path, canary):
     (tmp_path / name).write_bytes(FORMATS[form](canary))

@@ -82,16 +82,19 @@ def methods(*places: str) -> str:
     return ", ".join(["fedra", *bad])
 
 
-@pytest.mark.parametrize("how", FAULTS)
+SHOW, LIST = ("plugins", "show", "fedra"), ("plugins", "list", "--components")
+PLAN, DEVICES = ("plan", "tiny.yaml", "--json"), ("devices", "tiny.yaml", "--format", "csv")
+
+
 @pytest.mark.parametrize(
-    "words",
+    ("words", "how"),
     [
-        ("plugins", "show", "fedra"),
-        ("plugins", "list", "--components"),
-        ("plan", "tiny.yaml", "--json"),
-        pytest.param(("devices", "tiny.yaml", "--format", "csv"), marks=pytest.mark.slow),
+        *((SHOW, "exits"), (LIST, "exits"), (PLAN, "hangs")),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in ((SHOW, "hangs"), (LIST, "hangs"), (PLAN, "exits"), (DEVICES, "exits"), (DEVICES, "hangs"))
+        ),
     ],
-    ids=["show", "list", "plan", "devices"],
 )
 def test_a_plugin_that_is_bad_on_import_is_named_and_the_others_are_shown(tmp_path, words, how):
     write(tmp_path, "fedra")

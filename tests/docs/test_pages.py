@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
-import pytest
 from pages import PAGES, ROOT, blocks, prose
 
 from fedbench.cli import main
@@ -24,7 +23,7 @@ def command_lines() -> Iterator:
         for line in [*lines, *mentions]:
             found = re.search(r"(?:^|[\s/])fedbench\s+(?=[a-z])(.*)", line, flags=re.DOTALL)
             if found and not re.search(r"\[|\.\.\.", line):
-                yield pytest.param(found[1], line not in lines, id=f"{page.name}:{found[1]}")
+                yield page.name, found[1], line not in lines
 
 
 def examples_of_help() -> Iterator:
@@ -32,11 +31,21 @@ def examples_of_help() -> Iterator:
     for path, context in walk():
         for part in re.findall(r"\x08\n(.*?)(?:\n\s*\n|\Z)", context.command.help or "", flags=re.DOTALL):
             for line in re.findall(r"^ *fedbench (\S.*?)(?:  +.*)?$", part, flags=re.MULTILINE):
-                yield pytest.param(line, False, id=f"{' '.join(path)}:{line}")
+                yield " ".join(path), line, False
 
 
-@pytest.mark.parametrize(("line", "is_mention"), [*command_lines(), *examples_of_help()])
-def test_every_command_line_is_one(line, is_mention):
+def test_every_command_line_is_one():
+    lines, wrong = {*command_lines(), *examples_of_help()}, []
+    for place, line, is_mention in sorted(lines):
+        try:
+            understood(line, is_mention)
+        except (AssertionError, ValueError, click.ClickException, click.exceptions.Exit) as error:
+            wrong.append(f"{place}: {line}: {error}")
+    assert len(lines) > 100 and not wrong, "\n".join(wrong)
+
+
+def understood(line: str, is_mention: bool) -> None:
+    """Parse a command line as it would be. Raises what click does, or AssertionError."""
     words = shlex.split(re.split(r" > (?=[\w./]+$)", line)[0], comments=True)
     command, name = main, "fedbench"
     while isinstance(command, click.Group) and words:
@@ -51,8 +60,12 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_no_link_is_broken_and_no_line_too_long(page):
+def test_no_link_is_broken_and_no_line_too_long():
+    for page in PAGES:
+        links_and_lines(page)
+
+
+def links_and_lines(page: Path) -> None:
     for target in re.findall(r"\[[^\]\n]*\]\(([^)\s]+)\)", prose(page)):
         if re.match(r"[a-z]+:", target):
             continue
@@ -82,9 +95,8 @@ def is_there(name: str) -> bool:
     return False
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_name_and_file_of_the_code_is_there(page):
-    text = page.read_text()
+def test_every_name_and_file_of_the_code_is_there():
+    text = "\n".join(page.read_text() for page in PAGES)
     names = set(re.findall(r"(?<![\w/.-])fedbench(?:\.[A-Za-z_]\w*)+", text)) - GROUPS
     files = set(re.findall(r"(?<![\w/.])(?:fedbench|plugins|tests|docs|suites)/[\w/]+\.(?:py|md|yaml)\b", text))
     names -= {name for name in names if name.endswith((".py", ".yaml"))}
@@ -99,9 +111,8 @@ def paragraphs(page: Path) -> list[str]:
     return [part for part in parts if part.strip() and not part.lstrip().startswith(("|", "#"))]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_no_paragraph_has_more_than_ninety_words(page):
-    long = [paragraph for paragraph in paragraphs(page) if len(paragraph.split()) > 90]
+def test_no_paragraph_has_more_than_ninety_words():
+    long = [f"{page.name}: {one}" for page in PAGES for one in paragraphs(page) if len(one.split()) > 90]
     assert not long, "\n\n".join(long)
 
 

@@ -159,11 +159,11 @@ def test_the_state_of_a_packed_cell_stays_and_is_known(suite):
 
 
 def test_killed_before_any_change_on_disk_the_old_or_the_new_is_there_whole(tmp_path):
-    """Of a suite of two cells, one of which has tables."""
+    """Of a suite of two cells, one of which has tables; before every third change where time is short."""
     suite = tmp_path / "r" / "s"
     write_cell(suite, "fedra", evaluation=eval_rows(VALUES), layers=[layer_row(1, 0)])
     write_cell(suite, "exclusive", status="not_applicable", reason="nobody")
-    killed_before_any_change(suite, tmp_path)
+    killed_before_any_change(suite, tmp_path, every=3)
 
 
 @pytest.mark.slow
@@ -177,7 +177,7 @@ def test_of_more_cells_too_the_old_or_the_new_is_there_whole(suite, tmp_path, ag
     killed_before_any_change(suite, tmp_path)
 
 
-def killed_before_any_change(suite, tmp_path):
+def killed_before_any_change(suite, tmp_path, every=1):
     before, hashed, changes = seen(suite), content_hash(suite), 0
     while True:
         folder = Path(shutil.copytree(suite, tmp_path / f"killed{changes}" / "s"))
@@ -191,7 +191,7 @@ def killed_before_any_change(suite, tmp_path):
         if code == 0:
             break
         assert code == 9
-        changes += 1
+        changes += every
     assert changes > 10
 
 

@@ -41,10 +41,10 @@ def test_it_describes_every_key_of_a_suite(catalogue):
     assert schema["$defs"]["Settings"]["properties"].keys() >= {"backbone", "adapter", "data", "capacities", "train"}
 
 
-@pytest.mark.parametrize("path", SUITES, ids=lambda path: path.stem)
-def test_a_shipped_suite_names_the_shipped_schema(path):
-    (named,) = [line for line in path.read_text("utf-8").splitlines() if line.startswith(scaffold.LINE)]
-    assert (path.parent / named.removeprefix(scaffold.LINE)).samefile(SHIPPED / scaffold.SCHEMA)
+def test_a_shipped_suite_names_the_shipped_schema():
+    for path in SUITES:
+        (named,) = [line for line in path.read_text("utf-8").splitlines() if line.startswith(scaffold.LINE)]
+        assert (path.parent / named.removeprefix(scaffold.LINE)).samefile(SHIPPED / scaffold.SCHEMA), path
 
 
 def test_the_shipped_schema_is_that_of_what_comes_with_fedbench(registry):
