@@ -105,20 +105,11 @@ class DatasetFolder:
                 splits = loaded(dataset, self.name)
                 numbers = [*self._numbers(dataset, splits), *self._contents(dataset, splits)]
         except UserError as error:
-            yield DatasetFinding("WRONG", self._fault(image_size, error))
+            yield DatasetFinding("WRONG", str(error))
             return
         yield from numbers
         yield self._unreadable(dataset, splits)
         yield from (DatasetFinding("note", note) for note in dataset.notes)
-
-    def _fault(self, image_size: int, error: UserError) -> str:
-        """What is wrong without skipping unreadable images; else the error that was found with that."""
-        try:
-            with self._blaming():
-                loaded(self.make(image_size), self.name)
-        except UserError as own:
-            return str(own)
-        return str(error)
 
     def _unreadable(self, dataset: Dataset, splits: Splits) -> DatasetFinding:
         """Whether images were skipped. With `unreadable: skip` this is as wanted."""
