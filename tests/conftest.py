@@ -45,14 +45,13 @@ hypothesis.settings.load_profile("fedbench")
 
 
 def pytest_configure():
-    """What imports and collection make stays to the end: garbage collection needs to look at it once, not again."""
+    """What imports and collection make stays to the end: garbage collection needs to look at none of it."""
     gc.disable()
 
 
 def pytest_collection_finish():
-    gc.enable()
-    gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def pytest_unconfigure():

@@ -83,15 +83,16 @@ MIXED = {"rope": "mixed", "global_pool": "token"}
 @pytest.mark.parametrize(
     ("method", "options", "adapter"),
     [  # every method, kind of position and adapter at least once; the rest of their product is slow
-        *(("fedra", PLAIN, PROMPTS), ("fedra", MIXED, LORA), ("depthfl", REGISTERS, PROMPTS)),
-        ("fedavg", MIXED, LORA),  # which trains all weights, without adapters
+        *(("fedra", MIXED, LORA), ("depthfl", REGISTERS, PROMPTS)),
+        ("fedavg", PLAIN, LORA),  # which trains all weights, without adapters
         *(
             pytest.param(method, options, adapter, marks=pytest.mark.slow)
             for method, options, adapter in (
-                *(("fedra", PLAIN, LORA), ("fedra", REGISTERS, LORA), ("fedra", REGISTERS, PROMPTS)),
+                *(("fedra", PLAIN, PROMPTS), ("fedra", PLAIN, LORA)),
+                *(("fedra", REGISTERS, LORA), ("fedra", REGISTERS, PROMPTS)),
                 *(("fedra", MIXED, PROMPTS), ("depthfl", PLAIN, LORA), ("depthfl", PLAIN, PROMPTS)),
                 *(("depthfl", REGISTERS, LORA), ("depthfl", MIXED, LORA), ("depthfl", MIXED, PROMPTS)),
-                *(("fedavg", PLAIN, LORA), ("fedavg", REGISTERS, LORA)),
+                *(("fedavg", MIXED, LORA), ("fedavg", REGISTERS, LORA)),
             )
         ),
     ],

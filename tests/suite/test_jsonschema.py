@@ -54,15 +54,16 @@ def test_the_shipped_schema_is_that_of_what_comes_with_fedbench(registry):
     assert scaffold.shipped_schema().read_bytes() == scaffold.dumped(json_schema(own)), written
 
 
+@pytest.fixture(scope="module")
+def validator(registry):
+    return pytest.importorskip("jsonschema").Draft202012Validator(json_schema(registry.catalogue))
+
+
 @pytest.mark.parametrize("path", SUITES, ids=lambda path: path.stem)
-def test_an_independent_validator_accepts_the_shipped_suites(path):
-    jsonschema = pytest.importorskip("jsonschema")
+def test_an_independent_validator_accepts_the_shipped_suites(validator, path):
     from ruamel.yaml import YAML
 
-    from fedbench.registry.registry import Registry
-
-    schema = json_schema(Registry().catalogue)
-    jsonschema.Draft202012Validator(schema).validate(YAML(typ="safe", pure=True).load(path))
+    validator.validate(YAML(typ="safe", pure=True).load(path))
 
 
 @pytest.mark.parametrize(

@@ -29,8 +29,13 @@ def test_who_says_what(registry):
     assert all(aggregator.ignores == list(SIZES) for aggregator in aggregators)
 
 
-@pytest.mark.parametrize("name, part", [("fedra", "capacities"), ("heterofl", "widths"), ("alllarge", "adapter"),
-                                        ("hetlora", "ranks"), ("exclusive", "capacities")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        *(("fedra", "capacities"), ("alllarge", "adapter"), ("hetlora", "ranks")),
+        *(pytest.param(*one, marks=pytest.mark.slow) for one in (("heterofl", "widths"), ("exclusive", "capacities"))),
+    ],
+)
 def test_a_false_claim_of_a_method_is_found_and_named(registry, name, part):
     claimed = [*registry.catalogue.find("method", name).ignores, part]
     with pytest.raises(AssertionError, match=f"says that it ignores `{part}`, and comes to something else"):
