@@ -311,9 +311,10 @@ class Sizes:
     def _of_each(self, given: Mapping[str, Any], clients: Clients) -> np.ndarray:
         """(clients,): the size of each, by its number or its domain."""
         key, one = KEYS[self.what]
-        way = "by_client" if "by_client" in given else "by_domain"
-        places = np.arange(len(clients)) if way == "by_client" else clients.domains
+        way = next(way for way in ("by_client", "cycle", "by_domain") if way in given)
         values = np.asarray(given[way])
+        places = clients.domains if way == "by_domain" else np.arange(len(clients))
+        places = places % len(values) if way == "cycle" else places
         if (mixed := places == MIXED).any():
             raise UserError(
                 f"{key} by_domain: client {mixed.argmax()} has examples of several domains; give each client a {one}, "

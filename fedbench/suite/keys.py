@@ -176,29 +176,32 @@ class EvaluationKeys(TypedDict, total=False):
 
 @_closed
 class CapacityKeys(TypedDict, total=False):
-    """How many layers a client can hold: all, by client, by its domain, or drawn for each client and round."""
+    """How many layers a client can hold: all, by client, by domain, in turns, or drawn for each client and round."""
 
     all: Literal[True]
     by_client: Annotated[list[Count], Field(min_length=1)]
     by_domain: Annotated[list[Count], Field(min_length=1)]
+    cycle: Annotated[list[Count], Field(min_length=1, description="of the clients in their order, over and over")]
     uniform: Annotated[Span[Count], Field(description="[lowest, highest], both included")]
 
 
 @_closed
 class RankKeys(TypedDict, total=False):
-    """How many rank-one terms of each adapter a client can hold: by client, by its domain, or drawn for each round."""
+    """How many rank-one terms of an adapter a client can hold: by client, by domain, in turns, or drawn each round."""
 
     by_client: Annotated[list[Count], Field(min_length=1)]
     by_domain: Annotated[list[Count], Field(min_length=1)]
+    cycle: Annotated[list[Count], Field(min_length=1, description="of the clients in their order, over and over")]
     uniform: Annotated[Span[Count], Field(description="[lowest, highest], both included")]
 
 
 @_closed
 class WidthKeys(TypedDict, total=False):
-    """Which share of the hidden units of a layer a client can hold: by client, by domain, or drawn each round."""
+    """Which share of the hidden units a client can hold: by client, by domain, in turns, or drawn each round."""
 
     by_client: Annotated[list[Share], Field(min_length=1)]
     by_domain: Annotated[list[Share], Field(min_length=1)]
+    cycle: Annotated[list[Share], Field(min_length=1, description="of the clients in their order, over and over")]
     uniform: Span[Share]
 
 
@@ -208,17 +211,17 @@ def _listed(items: Any, noun: str) -> dict[str, Any]:
 
 GivenCapacities = Annotated[
     CapacityKeys,
-    OneOf("all", "by_client", "by_domain", "uniform"),
+    OneOf("all", "by_client", "by_domain", "cycle", "uniform"),
     shorthand({"anyOf": [_listed(_COUNT, "depth"), {"const": "all"}]}),
 ]
 GivenRanks = Annotated[
     RankKeys,
-    OneOf("by_client", "by_domain", "uniform"),
+    OneOf("by_client", "by_domain", "cycle", "uniform"),
     shorthand({"anyOf": [_listed(_COUNT, "rank"), _COUNT]}),
 ]
 GivenWidths = Annotated[
     WidthKeys,
-    OneOf("by_client", "by_domain", "uniform"),
+    OneOf("by_client", "by_domain", "cycle", "uniform"),
     shorthand({"anyOf": [_listed(_SHARE, "width"), _SHARE]}),
 ]
 

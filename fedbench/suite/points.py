@@ -227,7 +227,7 @@ def _copied(part: Any) -> Any:
 def rotated(given: dict[str, Any], seed: int) -> dict[str, Any]:
     """Every client or domain gets the depth, rank or device of the one `seed` places on, cyclically; `uniform`, `all`
     and `shares` have none."""
-    for way in ("by_client", "by_domain"):
+    for way in ("by_client", "by_domain", "cycle"):
         if values := given.get(way):
             places = seed % len(values)
             return {**given, way: values[places:] + values[:places]}

@@ -233,6 +233,14 @@ def test_widths_are_given_as_ranks_are_and_drawn_between_their_ends():
     assert drawn.cohort(7).widths.tolist() == values[7].tolist()
 
 
+def test_a_cycle_of_sizes_is_dealt_over_and_over():
+    f = federation(
+        sizes=(4,) * 5, domains=(0, 0, 1, 1, 1), capacities={"cycle": [12, 3]}, widths={"cycle": [1, 0.5, 0.25]}
+    )
+    assert f.scenario.capacities[:, 0].tolist() == [12, 3, 12, 3, 12]
+    assert f.scenario.widths[:, 0].tolist() == [1, 0.5, 0.25, 1, 0.5]
+
+
 def test_too_few_ranks_say_how_many_are_needed():
     with pytest.raises(UserError, match="ranks: 1 value for 2 clients"):
         federation(ranks={"by_client": [3]})

@@ -133,25 +133,25 @@ WRONG = {
         "  capacities: {uniform: [1, 2, 3]}\n": "s.yaml:5:25: defaults.capacities.uniform: expected [lowest, highest], got 3 numbers",
         "  capacities: {uniform: [4, 2]}\n": "s.yaml:5:25: defaults.capacities.uniform: the lowest, 4, is above the highest, 2",
         "  capacities: {uniform: [1, 13]}\n": "s.yaml:5:29: capacity 13 is above the 12 layers of micro_vit",
-        "  capacities: {}\n": "s.yaml:5:15: defaults.capacities: expected one of all, by_client, by_domain, uniform, got 0 of them",
+        "  capacities: {}\n": "s.yaml:5:15: defaults.capacities: expected one of all, by_client, by_domain, cycle, uniform, got 0 of them",
         "  capacities: 6\n": 's.yaml:5:15: defaults.capacities: expected a list with a depth for each client, "all", '
-        "{all: ...}, {by_client: ...}, {by_domain: ...}, or {uniform: ...}, got 6",
+        "{all: ...}, {by_client: ...}, {by_domain: ...}, {cycle: ...}, or {uniform: ...}, got 6",
         "  ranks: 9\n": "s.yaml:5:10: rank 9 is above the rank 8 of lora",
         "  ranks: [8, 8, 4, 4, 2, 10]\n": "s.yaml:5:26: rank 10 is above the rank 8 of lora",
         "  ranks: {uniform: [1, 9]}\n": "s.yaml:5:24: rank 9 is above the rank 8 of lora",
         "  ranks: [4, 2]\n": "s.yaml:5:10: 2 ranks given, but this partition makes 6 clients; give 6 of them",
         "  ranks: {by_domain: [4]}\n": "s.yaml:5:22: 1 rank given, but the data set has 6 domains; give 6 of them, or `by_client` one for each client",
         "  ranks: 0\n": "s.yaml:5:10: defaults.ranks: expected a list with a rank for each client, a whole number of at least 1, "
-        "{by_client: ...}, {by_domain: ...}, {uniform: ...}, or null, got 0",
+        "{by_client: ...}, {by_domain: ...}, {cycle: ...}, {uniform: ...}, or null, got 0",
         "  ranks: [4, 2, 0, 1, 1, 1]\n": "s.yaml:5:17: defaults.ranks.by_client[2]: expected a whole number of at least 1, got 0",
-        "  ranks: {all: true}\n": 's.yaml:5:11: unknown key "all" in defaults.ranks; known: by_client, by_domain, uniform',
+        "  ranks: {all: true}\n": 's.yaml:5:11: unknown key "all" in defaults.ranks; known: by_client, by_domain, cycle, uniform',
         "  widths: [1, 0.5]\n": "s.yaml:5:11: 2 widths given, but this partition makes 6 clients; give 6 of them",
         "  widths: 2\n": "s.yaml:5:11: defaults.widths: expected a list with a width for each client, a number above 0 and at most 1, "
-        "{by_client: ...}, {by_domain: ...}, {uniform: ...}, or null, got 2",
+        "{by_client: ...}, {by_domain: ...}, {cycle: ...}, {uniform: ...}, or null, got 2",
         "  widths: {uniform: [1, 0.5]}\n": "s.yaml:5:21: defaults.widths.uniform: the lowest, 1.0, is above the highest, 0.5",
         "  widths: [1, 1, 1, 1, 1, 0]\n": "s.yaml:5:27: defaults.widths.by_client[5]: expected a number above 0 and at most 1, got 0",
         "  ranks: all\n": "s.yaml:5:10: defaults.ranks: expected a list with a rank for each client, a whole number of at least 1, "
-        '{by_client: ...}, {by_domain: ...}, {uniform: ...}, or null, got "all"',
+        '{by_client: ...}, {by_domain: ...}, {cycle: ...}, {uniform: ...}, or null, got "all"',
     },
     "  skew: {}\n": {
         "  skew: 3\n": "s.yaml:7:9: scenarios.skew: expected a mapping (key: value), got 3",
