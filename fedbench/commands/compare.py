@@ -27,14 +27,21 @@ if TYPE_CHECKING:
 DEFAULT = ("results",)  # where results are looked for without a PATH
 MORE_TABLES = {"images": ("right",), "sizes": ("sizes", "deployed")}  # that a view reads besides those of leaderboards
 
-AT = click.option(
-    "--at",
-    default="final",
-    show_default=True,
-    metavar="ROUND",
-    help="Which round counts: final, best (on validation examples), last4; or bytes=2GB, flops=1e15, joules=2kWh: the "
-    "last one by which all clients together had spent no more; or seconds=1h: had taken no longer, simulated (without "
-    "an amount: than the cheapest method, no control, does in all).",
+AT = (
+    click.option(
+        "--at",
+        default="final",
+        show_default=True,
+        metavar="ROUND",
+        help="Which round counts: final, best (on validation examples), last4; or bytes=2GB, flops=1e15, joules=2kWh: "
+        "the last one by which all clients together had spent no more; or seconds=1h: had taken no longer, simulated "
+        "(without an amount: than the cheapest method, no control, does in all).",
+    ),
+    click.option(
+        "--budget",
+        metavar="AMOUNT",
+        help="With --at bytes, flops, joules or seconds: how much, such as 2GB or 1h 30min.",
+    ),
 )
 EQUIVALENT = click.option(
     "--equivalent",
@@ -42,7 +49,7 @@ EQUIVALENT = click.option(
     metavar="POINTS",
     help="What may be called equal where the interval lies inside.  [default: 1 of what is in percent]",
 )
-OPTIONS = {"metric": METRIC, "at": AT, "baseline": BASELINE, "equivalent": EQUIVALENT}
+OPTIONS = {"metric": (METRIC,), "at": AT, "baseline": (BASELINE,), "equivalent": (EQUIVALENT,)}
 SHOWN = (
     *SELECTION,
     click.option(
@@ -152,7 +159,7 @@ def compare() -> None:
 
 
 @compare.command(hidden=True)
-@takes(PATHS, *OPTIONS.values(), *SHOWN)
+@takes(PATHS, *(option for options in OPTIONS.values() for option in options), *SHOWN)
 def leaderboards(paths: tuple, **asked: Any) -> None:
     """Print a leaderboard for every scenario, or a summary of more than eight."""
     _show(paths, "", **asked)
@@ -161,7 +168,7 @@ def leaderboards(paths: tuple, **asked: Any) -> None:
 def _add(name: str) -> None:
     """Add the command of a view."""
     view = VIEWS[name]
-    options = (OPTIONS[what] for what in view.takes)
+    options = (option for what in view.takes for option in OPTIONS[what])
 
     @compare.command(name, help=view.help(name))
     @takes(*view.own, PATHS, *options, *SHOWN)
@@ -203,6 +210,7 @@ def _show(
     sort: Sequence[str],
     columns: Sequence[str],
     fail_on: str | None = None,
+    budget: str | None = None,
     **asked: Any,
 ) -> None:
     """Print a view; "" for leaderboards. asked: the arguments of `fedbench.report.views.chosen`."""
@@ -213,6 +221,7 @@ def _show(
     wanted: dict[str, Any] = {"where": where, "sort": sort, "columns": columns}
     tell = partial(put, form=form)
     asked = {**views.USUAL, **asked}
+    asked["at"] = _at(asked["at"], budget)
     two = not kind and form == "rich" and len(paths) == 2 and asked["baseline"] is None and not any(wanted.values())
     if (two or kind == "changes") and (both := _changes(paths, chosen, asked, must=not two)):
         from fedbench.report.changes import for_people, for_programs
@@ -230,6 +239,15 @@ def _show(
             left = (f"Left out: {line}" for line in there.wrong)
             raise UserError("\n".join(filter(None, [str(error), lacks, *left]))) from error
     tell_left_out(there.wrong, lacks)
+
+
+def _at(at: str, budget: str | None) -> str:
+    """The round that counts, with its budget. Raises UserError for a budget of nothing."""
+    if budget is None:
+        return at
+    if at not in ("bytes", "flops", "joules", "seconds"):
+        raise UserError("--budget needs --at bytes, --at flops, --at joules or --at seconds")
+    return f"{at}={budget}"
 
 
 def _found(paths: Sequence[str], chosen: Callable[[Sequence[Result]], list[Result]], kind: str) -> Found:

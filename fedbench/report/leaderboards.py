@@ -201,7 +201,7 @@ def _leaderboard(
     methods = [label for label, role in played.items() if role == "method"]
     if isinstance(at, Budget) and at.amount is None and (least := cheapest(cells, at.what, methods)):
         at = replace(at, amount=least[1])
-        first_notes = [f"the budget is what {least[0]} spends in all its rounds; --at {at.what}=AMOUNT sets another"]
+        first_notes = [f"the budget is what {least[0]} spends in all its rounds; --budget sets another"]
     runs = {label: _runs(part, metric, split, at) for label, part in cells.items()}
     rows = [
         _row(label, name, metric, cells[label], seeds, played[label])

@@ -137,7 +137,7 @@ def test_without_an_amount_all_have_what_the_cheapest_method_spends_in_its_deare
     found = board(tmp_path, at="bytes")
     assert found.budget == pytest.approx(13.2 * MB)
     assert rounds_of(found) == {"fedvz": 6, "fedavg": 2}
-    assert found.notes[0] == "the budget is what fedvz spends in all its rounds; --at bytes=AMOUNT sets another"
+    assert found.notes[0] == "the budget is what fedvz spends in all its rounds; --budget sets another"
 
 
 def test_who_computes_nothing_sets_no_budget(tmp_path):
@@ -145,7 +145,7 @@ def test_who_computes_nothing_sets_no_budget(tmp_path):
     cell(tmp_path / "s", "fedvz", rounds=paid(6, MB))
     found = board(tmp_path, at="bytes")
     assert found.budget == pytest.approx(12 * MB) and rounds_of(found) == {"majority": 6, "fedvz": 6}
-    assert found.notes[0] == "the budget is what fedvz spends in all its rounds; --at bytes=AMOUNT sets another"
+    assert found.notes[0] == "the budget is what fedvz spends in all its rounds; --budget sets another"
 
 
 def test_a_method_not_tested_within_the_budget_is_a_dash_with_its_reason(tmp_path):
@@ -193,7 +193,7 @@ def test_simulated_seconds_are_those_of_rounds_and_not_of_clients(tmp_path):
     assert [row["spent"] for row in csv.DictReader(io.StringIO(rendered([found], "csv")))] == ["3600.0", "2000.0"]
     assert (
         board(tmp_path, at="seconds").notes[0]
-        == "the budget is what fedv spends in all its rounds; --at seconds=AMOUNT sets another"
+        == "the budget is what fedv spends in all its rounds; --budget sets another"
     )
 
 
@@ -219,7 +219,7 @@ def test_nobody_waits_where_nobody_takes_part(tmp_path):
     assert {row.label: row.spent for row in found.rows} == {"fedv": 3600, "zero_round": 0}
     assert (
         board(tmp_path, at="seconds").notes[0]
-        == "the budget is what fedv spends in all its rounds; --at seconds=AMOUNT sets another"
+        == "the budget is what fedv spends in all its rounds; --budget sets another"
     )
 
 
@@ -263,7 +263,13 @@ def test_a_control_or_a_floor_sets_no_budget(tmp_path):
     assert found.budget == 48 * MB and rounds_of(found) == {"head_only": 6, "allsmall": 6, "fedra": 6, "depthfl": 4}
     alone = [r for r in load([tmp_path]) if r.entry.method in roles]
     assert leaderboards(alone, at="bytes", roles=roles)[0].budget == 12 * MB
-    assert "within 24.0 MB" in fedbench("compare", "s", "--at", "bytes=24MB", cwd=tmp_path).output
+    done = fedbench("compare", "s", "--at", "bytes", "--budget", "24MB", cwd=tmp_path)
+    assert (
+        "within 24.0 MB" in done.output
+        and done.output == fedbench("compare", "s", "--at", "bytes=24MB", cwd=tmp_path).output
+    )
+    refused = fedbench("compare", "s", "--budget", "24MB", cwd=tmp_path)
+    assert refused.exit_code == 2 and "--budget needs --at bytes" in refused.stderr
 
 
 @pytest.mark.parametrize("at", ["final", "bytes=16MB", "bytes"])

@@ -19,8 +19,8 @@ def test_numbers_as_people_and_tables_write_them():
 
 
 def test_an_amount_may_leave_out_its_unit_and_has_no_other():
-    assert amount_of("2GB", "bytes", "--at") == amount_of("2e9", "bytes", "--at") == 2e9
-    assert amount_of("90min", "seconds", "--at") == amount_of("1h 30min", "seconds", "--at") == 5400
+    assert amount_of("2GB", "bytes", "--budget") == amount_of("2e9", "bytes", "--budget") == 2e9
+    assert amount_of("90min", "seconds", "--budget") == amount_of("1h 30min", "seconds", "--budget") == 5400
     for wrong in ("2s", "0", "-1", "much", ""):
-        with pytest.raises(UserError, match="^--at: '.*' is no amount of bytes. Write 100MB, for example."):
-            amount_of(wrong, "bytes", "--at")
+        with pytest.raises(UserError, match="^--budget: '.*' is no amount of bytes. Write 100MB, for example."):
+            amount_of(wrong, "bytes", "--budget")
