@@ -18,7 +18,8 @@ from command import TINY, write_suite
 from fedbench.processes.supervisor import Child, wait
 from fedbench.registry.assets import Assets
 from fedbench.registry.registry import Registry
-from fedbench.results import content_hash, read_manifest, read_rows
+from fedbench.results import read_manifest, read_rows
+from fedbench.results.content import digest_of_cell
 from fedbench.runner.cells import cells_of
 from fedbench.runner.runner import load
 from fedbench.simulation import worker
@@ -83,7 +84,7 @@ def said(folder: str | Path) -> tuple[str, bytes, bytes]:
         ]
     ), names
     return (
-        f"{content_hash(cell)} {read_rows(cell, 'right')}",
+        f"{digest_of_cell(cell, manifest)} {read_rows(cell, 'right')}",
         (cell / TENSORS).read_bytes(),
         (cell / STRUCTURE).read_bytes(),
     )
