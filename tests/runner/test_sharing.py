@@ -268,17 +268,6 @@ def test_a_shard_that_is_none_is_refused(tmp_path, told):
     assert done.exit_code == 2 and f"--shard: expected I/N with I from 1 to N, such as 1/4, got '{told}'" in done.stderr
 
 
-def test_one_content_hash_of_one_run_and_of_two_shards_that_are_merged(tmp_path):
-    prepare(tmp_path, "fedra", {"  small: {}": "  small: {engine: sequential}\n  joint: {engine: cohort}"})
-    assert here(tmp_path, "--quiet", "--jobs", "1", "--results", "one").exit_code == 0
-    for part in (1, 2):
-        done = here(tmp_path, "--shard", f"{part}/2", "--results", f"shard{part}", "--json")
-        assert json.loads(done.stdout)["counts"] == {"finished": 1}
-    assert fedbench("merge", "shard1", "shard2", "--into", "merged", cwd=tmp_path).exit_code == 0
-    assert content_hash(tmp_path / "merged") == content_hash(tmp_path / "one")
-    assert os.listdir(tmp_path / "merged") == ["tiny"]
-
-
 @pytest.mark.slow
 def test_one_content_hash_whoever_computes_it_with_both_engines(tmp_path):
     """One worker, eight (a cell by several processes), two runs at once, and two shards that are merged."""

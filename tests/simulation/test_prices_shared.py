@@ -16,7 +16,7 @@ from fedbench.simulation.simulation import Simulation
 
 DEVICE = {"flops": 1e9, "flops_bf16": 1e9, "down": 1e6, "up": 1e6}
 KNOWN = {"roomy": {**DEVICE, "memory": 10**9}, "tight": {**DEVICE, "memory": 60_000}}
-SOME = ("allsmall", "fedit")  # the first looks at everybody's depths, the second is asked for ranks
+SOME = ("fedit",)  # which is asked for ranks; test_prices.py has one that looks at everybody's depths
 
 
 @pytest.fixture(scope="module")

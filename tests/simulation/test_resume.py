@@ -154,7 +154,8 @@ def test_two_processes_that_share_a_store_go_on_from_the_newest_checkpoint(own_c
     assert said(again.folder) == said(order.folder)
 
 
-@pytest.mark.parametrize("slow", ["first", pytest.param("others", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("slow", ["first", "others"])
 def test_no_process_deletes_what_another_has_yet_to_read(own_cache, tmp_path, slow):
     """Where no checkpoint protects it."""
     order = remembering(tmp_path, slow)

@@ -172,7 +172,7 @@ def recorded_as_planned(registry, cells):
         assert planned == recorded, (scenario, method)
 
 
-@pytest.mark.parametrize("epochs", [1, 3, None])
+@pytest.mark.parametrize("epochs", [3, None])
 def test_ditto_takes_and_pays_for_the_steps_of_its_own_models(registry, cells, monkeypatch, epochs):
     """With five local epochs that max_steps cuts to two or three steps, and stragglers that do a part of them."""
     real, trained = ditto.fit, []
@@ -198,7 +198,7 @@ def test_ditto_takes_and_pays_for_the_steps_of_its_own_models(registry, cells, m
     )
 
 
-@pytest.mark.parametrize("engine", ["sequential", "cohort"])
+@pytest.mark.parametrize("engine", [pytest.param("sequential", marks=pytest.mark.slow), "cohort"])
 def test_smallest_is_trained_and_paid_for_epoch_by_epoch_also_by_those_who_do_a_part(
     registry, cells, monkeypatch, engine
 ):

@@ -144,7 +144,7 @@ def test_without_the_key_or_for_a_part_too_small_there_are_none(cells, plugins):
     assert tested[0] == tested[1]  # test images of clients are dealt by all the images that they have
 
 
-@pytest.mark.parametrize("method", ["fedra", "local_only"])
+@pytest.mark.parametrize("method", [pytest.param("fedra", marks=pytest.mark.slow), "local_only"])
 def test_both_engines_and_several_processes_score_them_alike(cells, plugins, method):
     config = by_client(cells[method])
 

@@ -57,7 +57,7 @@ def test_one_that_is_asked_to_end_in_its_last_round_is_finished(whole, order):
     assert said(order.folder) == whole[1]
 
 
-@pytest.mark.parametrize(("method", "processes"), [("chained", 1), ("fedra", 2)])
+@pytest.mark.parametrize(("method", "processes"), [pytest.param("chained", 1, marks=pytest.mark.slow), ("fedra", 2)])
 def test_sigterm_ends_a_worker_after_its_round(own_cache, tmp_path, method, processes):
     order = replace(order_of(tmp_path, method, 1_000_000, processes), checkpoint_every=1e9)
     with started(order) as child:

@@ -52,7 +52,7 @@ def test_features_are_those_of_the_layers_that_are_kept(build, dataset):
     torch.testing.assert_close(torch.from_numpy(found), expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("refit", [False, True])
+@pytest.mark.parametrize("refit", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_file_is_scored_and_the_table_gives_the_scores_back(refit, weights, dataset, tmp_path):
     found = list(tool.scores(weights, dataset, most=2, count=2, refit=refit))
     assert [(s.k, s.left_out, s.draw) for s in found] == [

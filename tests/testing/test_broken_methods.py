@@ -112,6 +112,11 @@ def aliased(method):
     return init
 
 
+def slow(broken, told):
+    """A fault that is found where another of these is."""
+    return pytest.param(broken, told, marks=pytest.mark.slow)
+
+
 @pytest.mark.parametrize(
     ("broken", "told"),
     [
@@ -122,20 +127,20 @@ def aliased(method):
         (altered(round=remembers_the_lost), "clients 0 and 2 is lost .* their images change the state"),
         (altered(round=throws_adapters_away), "the method leaves the adapters of the layers, state..r.., unchanged"),
         (altered(cost=classifier_paid_alone), "client 0 sends at least .* and by `cost` 216 bytes go up: `bytes_up`"),
-        (altered(round=reports_the_classifier_alone), "client 0 sends at least .* and by its report 216 bytes go up"),
+        slow(altered(round=reports_the_classifier_alone), "client 0 sends at least .* and by its report 216 bytes go"),
         (altered(init=aliased), "shares its memory"),
         (
             altered(init=lambda method: lambda generator: {**method.init(generator), "x": object()}),
             "neither tensor nor JSON|another",
         ),
         (altered(predictor=lambda method: lambda state, client=None: lambda x: x.flatten(1)), "finite logits"),
-        (altered(at=lambda method: lambda state, size, client=None: lambda x: x.flatten(1)), "at. for .* finite"),
+        slow(altered(at=lambda method: lambda state, size, client=None: lambda x: x.flatten(1)), "at. for .* finite"),
         (altered(at=from_the_batch), "`at` for .* answers otherwise for an image where other images are in its batch"),
         (altered(running=lambda method: lambda size: 10 - size.capacity), "less than a smaller size's 9"),
         (altered(cost=free_of_work), "positive"),
-        (altered(sizes=lambda method: []), "`sizes` must not be empty"),
+        slow(altered(sizes=lambda method: []), "`sizes` must not be empty"),
         (altered(sizes=lambda method: method.sizes[::-1]), "the smallest first, not 3 layers, 2 layers"),
-        (altered(sizes=lambda method: [1, 2]), "of fedbench.types.Size, not int"),
+        slow(altered(sizes=lambda method: [1, 2]), "of fedbench.types.Size, not int"),
         (altered(cost=sends_more_than_it_says), "bytes_up is .*, but what is `sent` makes"),
     ],
 )
