@@ -184,10 +184,11 @@ def _with_id(table: pyarrow.Table, id: str) -> pyarrow.Table:
 
 
 def _encoded(table: pyarrow.Table) -> pyarrow.Table:
-    """With texts as dictionaries."""
-    from pyarrow import types
+    """With texts as dictionaries, and with the fields of packed tables, which are joined with those of others."""
+    from pyarrow import field, types
 
-    for place, field in enumerate(table.schema):
-        if types.is_string(field.type):
-            table = table.set_column(place, field.name, table[field.name].dictionary_encode())
+    for place, one in enumerate(table.schema):
+        if types.is_string(one.type):
+            texts = table[one.name].dictionary_encode()
+            table = table.set_column(place, field(one.name, texts.type, nullable=False), texts)
     return table.replace_schema_metadata(None)

@@ -78,6 +78,20 @@ def test_readers_see_packed_and_loose_cells_as_one(suite):
     assert pack(suite) == 0 and sorted(suite.rglob("*")) == files
 
 
+def test_whole_tables_join_packed_cells_and_those_of_a_run_that_goes_on(suite):
+    """As a suite that is tuned first has them: its candidates are packed while the others report."""
+
+    def told():
+        results = load([suite])
+        finished = [r for r in results if r.status == "finished"]
+        return table_frame(results, "eval").to_dict("records"), [(r.entry.key, r.totals) for r in finished]
+
+    pack(suite)
+    write_cell(suite, "allsmall", evaluation=eval_rows(VALUES), layers=[layer_row(2, 1)])
+    before = told()
+    assert pack(suite) == 1 and told() == before
+
+
 def test_the_manifest_and_the_rows_of_a_packed_cell_are_found_by_its_folder(suite):
     cell = next(suite.glob("*-fedra-*-s1-*"))
     manifest, rows = read_manifest(cell), read_rows(cell, "eval")
