@@ -175,17 +175,6 @@ class EvaluationKeys(TypedDict, total=False):
 
 
 @_closed
-class CapacityKeys(TypedDict, total=False):
-    """How many layers a client can hold: all, by client, by domain, in turns, or drawn for each client and round."""
-
-    all: Literal[True]
-    by_client: Annotated[list[Count], Field(min_length=1)]
-    by_domain: Annotated[list[Count], Field(min_length=1)]
-    cycle: Annotated[list[Count], Field(min_length=1, description="of the clients in their order, over and over")]
-    uniform: Annotated[Span[Count], Field(description="[lowest, highest], both included")]
-
-
-@_closed
 class RankKeys(TypedDict, total=False):
     """How many rank-one terms of an adapter a client can hold: by client, by domain, in turns, or drawn each round."""
 
@@ -193,6 +182,13 @@ class RankKeys(TypedDict, total=False):
     by_domain: Annotated[list[Count], Field(min_length=1)]
     cycle: Annotated[list[Count], Field(min_length=1, description="of the clients in their order, over and over")]
     uniform: Annotated[Span[Count], Field(description="[lowest, highest], both included")]
+
+
+@_closed
+class CapacityKeys(RankKeys, total=False):
+    """How many layers a client can hold: all, by client, by domain, in turns, or drawn for each client and round."""
+
+    all: Literal[True]
 
 
 @_closed

@@ -135,7 +135,7 @@ WRONG = {
         "  capacities: {uniform: [1, 13]}\n": "s.yaml:5:29: capacity 13 is above the 12 layers of micro_vit",
         "  capacities: {}\n": "s.yaml:5:15: defaults.capacities: expected one of all, by_client, by_domain, cycle, uniform, got 0 of them",
         "  capacities: 6\n": 's.yaml:5:15: defaults.capacities: expected a list with a depth for each client, "all", '
-        "{all: ...}, {by_client: ...}, {by_domain: ...}, {cycle: ...}, or {uniform: ...}, got 6",
+        "{by_client: ...}, {by_domain: ...}, {cycle: ...}, {uniform: ...}, or {all: ...}, got 6",
         "  ranks: 9\n": "s.yaml:5:10: rank 9 is above the rank 8 of lora",
         "  ranks: [8, 8, 4, 4, 2, 10]\n": "s.yaml:5:26: rank 10 is above the rank 8 of lora",
         "  ranks: {uniform: [1, 9]}\n": "s.yaml:5:24: rank 9 is above the rank 8 of lora",
