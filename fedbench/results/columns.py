@@ -159,6 +159,7 @@ ONLY_WITH_ROWS = ("server", "clock", "uploads", "right", "sizes", "deployed")
 # Tables that came when results were kept already: no part of a content hash, and the results of one cell agree where
 # one of them has none.
 UNHASHED = ("right",)
+CAME_LATER = ("clock", "sizes", "deployed", *UNHASHED)  # tables that a checkpoint of an older fedbench is without
 
 # What depends on the machine and the hour, and is left out when two results are compared for equality; also what an
 # older fedbench did not write, where it follows from the rest: `left_out` from the fingerprint of the data; and whether

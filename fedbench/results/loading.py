@@ -17,14 +17,13 @@ from fedbench.errors import UserError
 from fedbench.results.content import digest_of_cell
 from fedbench.results.files import ALWAYS
 from fedbench.results.identity import id_in
-from fedbench.results.index import CELLS, INDEX, MAKE_SOME, SOME, visible
+from fedbench.results.index import CELLS, INDEX, MAKE_SOME, SOME, Entry, visible
 from fedbench.results.manifest import MANIFEST, read_manifest
 from fedbench.results.result import Result, first_line
-from fedbench.results.store import TRIES, cell_folders, stamp_of, store_of, suite_folder_of
+from fedbench.results.store import TRIES, Store, cell_folders, stamp_of, store_of, suite_folder_of
 from fedbench.results.suite_tables import SuiteTables
 from fedbench.words import counted, shortened
 
-AGAIN = "Run the whole suite again with the same --results: what is finished is kept, and named there again."
 MOST_TOLD = 20  # lines on what is wrong
 
 
@@ -138,7 +137,10 @@ def _look(path: Path, candidates: bool) -> Found:
         return Found(chosen, wrong, [] if candidates else _undecided(results))
     places = [f"{deep}{MANIFEST}" for deep in ("*/", "*/*/", f"{CELLS}/*/", f"*/{CELLS}/*/")]
     if cells := len({manifest.parent for place in places for manifest in path.glob(place)}):
-        raise UserError(f"{path}: {counted(cells, 'cell')} without the {INDEX} that names them.\n{AGAIN}")
+        raise UserError(
+            f"{path}: {counted(cells, 'cell')} without the {INDEX} that names them.\nRun the whole suite again with "
+            "the same --results: what is finished is kept, and named there again."
+        )
     raise UserError(
         f"{path}: no fedbench results. Looked for {INDEX} here and one folder down, and for {MANIFEST} here; "
         f"found {shortened(visible(path), SOME) or 'nothing'}.\n{MAKE_SOME}"
@@ -221,13 +223,30 @@ def _loose(folder: Path) -> set[str]:
 
 
 def _look_at_cell(folder: Path) -> Found:
-    """The entries that point to this cell. Raises: UserError where there are none."""
+    """The entries that point to this cell; where its suite is not around, one made from its configuration."""
     folder = folder.resolve()
+    listed = _look_at_suite(suite_folder_of(folder), id_in(folder.name))
+    if listed.results:
+        return listed
+    manifest = read_manifest(folder) or {}
+    config = manifest["config"]
+
+    def name(key: str) -> str:
+        return config.get(key, {}).get("name", "")
+
+    entry = Entry(
+        scenario=folder.name.rpartition("-")[0] or folder.name,
+        method=name("method"),
+        variant="",
+        seed=config.get("seed", 0),
+        cell=id_in(folder.name),
+        backbone=name("backbone"),
+        dataset=name("data"),
+        profile=config.get("profile", ""),
+    )
     suite = suite_folder_of(folder)
-    found = _look_at_suite(suite, id_in(folder.name))
-    if not (found.results or found.wrong):
-        raise UserError(f"{folder}: no {INDEX} in {suite} names this cell.\n{AGAIN}")
-    return found
+    cells = SuiteTables(suite, Store(suite, {}), {entry.cell: (folder, manifest)})
+    return Found([Result(suite.name, entry, folder, manifest, cells=cells)], [])
 
 
 def content_hash(folder: str | Path) -> str:

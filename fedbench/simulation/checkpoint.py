@@ -13,7 +13,7 @@ from typing import Any
 from fedbench.disk import cannot_write, hash_of_bytes, hash_of_file, hash_of_json, put_in_place, settle
 from fedbench.errors import UserError
 from fedbench.results import read_rows
-from fedbench.results.columns import COLUMNS
+from fedbench.results.columns import CAME_LATER, COLUMNS
 from fedbench.results.documents import json_text, read_json
 from fedbench.results.files import set_aside
 from fedbench.results.manifest import CHECKPOINT
@@ -142,7 +142,8 @@ class Checkpoints:
         _check(place, facts)
         self.store.check(facts.get("clients", ()))
         state = load(place, dict.fromkeys(facts["off_cpu"], self.device))
-        tables = {kind: read_rows(place, kind) for kind in COLUMNS}
+        known = [kind for kind in COLUMNS if kind not in CAME_LATER or f"{kind}.parquet" in facts["files"]]
+        tables = Progress().tables | {kind: read_rows(place, kind) for kind in known}
         return Progress(facts["round"], state, tables, facts["seconds"])
 
     def _set_aside(self, place: str, error: UserError) -> str:

@@ -34,12 +34,13 @@ def test_two_names_for_one_cell(tmp_path):
     assert len(load([tmp_path / "s" / cell])) == 2
 
 
-def test_a_cell_that_no_index_names_is_refused(tmp_path, monkeypatch):
+def test_cell_moved_out_of_its_suite_is_named_by_its_configuration(tmp_path, monkeypatch):
     cell = write_cell(tmp_path / "s", "fedra", 4, evaluation=eval_rows(VALUES))
     shutil.copytree(cell, tmp_path / "elsewhere" / cell.name)
     monkeypatch.chdir(tmp_path / "elsewhere" / cell.name)
-    with pytest.raises(UserError, match=rf"no index.json in {tmp_path / 'elsewhere'} names this cell"):
-        load(["."])
+    (result,) = load(["."])
+    assert (result.suite, result.entry.method, result.entry.seed) == ("elsewhere", "fedra", 4)
+    assert (result.entry.backbone, result.entry.dataset) == ("micro_vit", "strokes6")
 
 
 def test_suites_of_one_name_are_kept_apart(tmp_path):

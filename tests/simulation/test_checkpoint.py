@@ -96,7 +96,7 @@ def test_a_damaged_one_is_set_aside_and_the_one_before_is_used(tmp_path, name, d
     assert latest(tmp_path)[1] == []  # told once
 
 
-def test_one_without_a_table_is_set_aside_and_the_cell_starts_again(tmp_path):
+def test_one_of_an_older_fedbench_is_without_the_table_of_right_answers(tmp_path):
     folder = written(tmp_path, 1)
     (place,) = folder.glob("*/")
     (place / "right.parquet").unlink()
@@ -105,7 +105,7 @@ def test_one_without_a_table_is_set_aside_and_the_cell_starts_again(tmp_path):
     own = {key: value for key, value in facts.items() if key not in ("sha256", "result_version")}
     (place / FACTS).write_text(json.dumps({**facts, "sha256": hash_of_json(own)}))
     found, refused = latest(tmp_path)
-    assert found.round == 0 and len(refused) == 1 and "right.parquet" in refused[0]
+    assert found.round == 1 and refused == [] and found.tables["right"] == [] and found.tables["eval"]
 
 
 def test_any_flipped_bit_of_checkpoint_json_is_noticed_or_harmless(tmp_path):
