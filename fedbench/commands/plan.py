@@ -64,9 +64,10 @@ def plan(
         chosen = {key: choices.pop(key) for key in ("scenarios", "methods", "seeds", "variants")}
         loaded = load(suite, registry, **choices)
         folder, assets = Path(results) / loaded.name, Assets(registry, loaded.base)
-        where = (folder, registry, assets, options)
-        told = (spinner.tell, partial(spinner.tell, what="probe"))
-        rows, time = forecast(loaded, chosen, *where, cost, *told)
+        probing = partial(spinner.tell, what="probe")
+        rows, time = forecast(
+            loaded, chosen, folder, registry, assets, options, cost, preparing=spinner.tell, probing=probing
+        )
         configs = [point.config for point in loaded.points(**chosen)]
         warnings = [*names_taken(configs, "local", registry), *filter(None, [without_hub(configs, registry)])]
     if as_json:

@@ -102,7 +102,7 @@ def estimate(
         registry: makes the executor.
         options: of the run, for its folder of results, processes and device.
         shares: by id, which part of a cell's rounds is to be expected, where not all are.
-        probing: is told how many of all probes have ended.
+        probing: called with how many of all probes have ended.
     """
     device, workers = "cpu", options.workers()
     if options.on_gpu:
