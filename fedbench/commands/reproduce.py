@@ -190,7 +190,9 @@ def plan_again(cells: Sequence[CellSummary], registry: Registry, folder: Path, r
         try:
             runnable = cells_of(points, registry, assets)
         except UserError as error:
-            raise UserError(f"{error}\n--root DIR says which folder relative roots of data begin in.") from error
+            named = any(relative_root(cell.manifest["config"]["data"]) for cell in members)
+            hint = "\n--root DIR says which folder relative roots of data begin in." if named else ""
+            raise UserError(f"{error}{hint}") from error
         of_point = {id(point): cell for cell in runnable for point in cell.points}
         found |= {cell.name: of_point[id(point)] for cell, point in zip(members, points, strict=True)}
         suites.append((_suite(name, folder / name, points), assets, runnable))
