@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from glob import glob
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -13,18 +13,19 @@ from fedbench.errors import UserError
 from fedbench.report.results import Results
 
 
-def load(*paths: str | Path) -> Results:
+def load(*paths: str | Path | Iterable[str | Path]) -> Results:
     """Load results.
 
     Args:
-        paths: results folders, suites' folders or cells' folders, and globs such as `results/*_tuned`; `results` where
-            none is given. Several are one pool of cells. `~` is the home folder, here and in `run`.
+        paths: results folders, suites' folders or cells' folders, globs such as `results/*_tuned`, or lists of these;
+            `results` where none is given. Several are one pool of cells. `~` is the home folder, here and in `run`.
 
     Raises:
         UserError: where a path holds no results, and for a glob that matches nothing.
     """
+    given = [path for some in paths for path in ([some] if isinstance(some, str | os.PathLike) else some)]
     found: list[str | Path] = []
-    for path in map(os.path.expanduser, paths or ("results",)):
+    for path in map(os.path.expanduser, given if paths else ("results",)):
         matched = sorted(glob(str(path))) if any(sign in str(path) for sign in "*?[") else [path]
         if not matched:
             raise UserError(f"{path}: no folder matches")

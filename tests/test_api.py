@@ -69,6 +69,7 @@ def test_several_paths_and_globs_are_one_pool(folder):
     both = fedbench.load(folder / "*")
     assert list(both.cells["suite"].unique()) == ["one", "two"]
     assert len(fedbench.load(folder / "one", folder / "two").leaderboard()) == 6
+    assert len(fedbench.load([folder / "one", folder / "two"]).leaderboard()) == 6
     assert len(both.select(methods=["fed*"]).leaderboard()) == 2
     with pytest.raises(UserError, match="no folder matches"):
         fedbench.load(folder / "x*")

@@ -98,7 +98,6 @@ def of_backbone(
     name: str, methods: Sequence[str], there: Sequence[str], registry: Any, choices: Mapping[str, Any]
 ) -> Suite:
     """A suite of one backbone and many methods on these devices."""
-
     known = methods or registry.catalogue.components["method"]
     text = BACKBONE.format(
         name=name, ALL=ALL, methods=", ".join(known), devices=", ".join(f"{one}: 1" for one in there)
@@ -171,7 +170,6 @@ def _way(config: Mapping[str, Any]) -> str:
 
 def _devices_of(given: Mapping[str, Any] | None) -> list[Device]:
     """The devices of a scenario, by default all that come with fedbench, and the server's."""
-
     if not given:
         return [*SHIPPED.values(), SHIPPED[SERVER]]
     named = given.get("by_client") or given.get("by_domain") or given["shares"]

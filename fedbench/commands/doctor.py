@@ -56,7 +56,6 @@ def doctor(plugins: tuple, results: str) -> None:
 
     Exit code: 0 all fine, 1 something would stop a run.
     """
-
     console, stops = Screen(), 0
     styles = {"ok": "green", "note": "yellow", "STOP": "red"}
     for check in checks(plugins, results):
@@ -71,7 +70,6 @@ def doctor(plugins: tuple, results: str) -> None:
 
 def checks(plugins: tuple[str, ...], results: str) -> Iterator[Diagnosis]:
     """Check everything that a run needs, the cheap things first."""
-
     versions = ", ".join(f"{name} {package_version(name) or '(not installed)'}" for name in NUMERICAL)
     yield Diagnosis("ok", "fedbench", f"{__version__} on Python {sys.version.split()[0]}, {versions}")
     if other := package_version(OURS):

@@ -53,7 +53,6 @@ def export(
 
     The cell's images are not needed. A cell that has no model yet (no `state.json`) gets one by `fedbench run --force`.
     """  # fmt: skip
-
     if method is not None:
         asked = {"seed": seed, "scenario": scenario, "variant": variant}
         cell, name = _found(Path(cell) if Path(cell).is_dir() else Path(results) / cell, method, asked)

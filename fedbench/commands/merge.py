@@ -47,7 +47,6 @@ def pack(paths: tuple) -> None:
     fedbench pack results
     fedbench pack results/quickstart
     """  # fmt: skip
-
     for path in map(Path, paths):
         suites = [path] if (path / INDEX).is_file() else sorted(index.parent for index in path.glob(f"*/{INDEX}"))
         if not suites:

@@ -116,7 +116,6 @@ def tell_left_out(wrong: Sequence[str], lacks: str = "") -> None:
 
 def listing(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
     """Words in columns, under a rule. What is too long is folded, not cut: two names may begin the same way."""
-
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for head in heads:
         table.add_column(head, overflow="fold")

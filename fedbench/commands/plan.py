@@ -50,7 +50,6 @@ def plan(
 
     Exit code: 0, or 1 where a plugin fails, whose cells are marked.
     """
-
     from fedbench.commands.output import Spinner, warn_of_lost
     from fedbench.registry.assets import Assets
     from fedbench.registry.registry import Registry
@@ -83,7 +82,6 @@ def plan(
 
 def _show(suite: str, rows: list[dict], time: Estimate | None) -> None:
     """A line a cell under its scenario, what all of them come to, and what needs a word."""
-
     from fedbench.commands.output import Screen
 
     console = Screen()
@@ -95,7 +93,6 @@ def _show(suite: str, rows: list[dict], time: Estimate | None) -> None:
 
 
 def _table(console: Console, rows: list[dict], timed: bool) -> None:
-
     from rich.text import Text
 
     many = len({seed for row in rows for *_, seed in row["names"] if seed is not None}) > 1
@@ -145,7 +142,6 @@ def _narrowed(table: list[list[str]], width: int) -> list[list[str]]:
 
 def _cells_of(row: dict, with_seed: bool, timed: bool, simulated: bool) -> list[str]:
     """A row's names and amounts, as they are printed."""
-
     (_, method, _, seed), *others = row["names"]
     names = [f"{method} (+{len(others)})" if others else method, *(["" if seed is None else str(seed)] * with_seed)]
     time = [lasting(row["simulated_seconds"]) if "simulated_seconds" in row else "-"] if simulated else []
@@ -159,7 +155,6 @@ def _cells_of(row: dict, with_seed: bool, timed: bool, simulated: bool) -> list[
 
 
 def _sums(console: Console, suite: str, rows: list[dict]) -> None:
-
     examples, flops, down, up = (
         sum(row.get(key, 0) for row in rows) for key in ("images", "flops", "bytes_down", "bytes_up")
     )
@@ -182,7 +177,6 @@ def _marks(rows: list[dict]) -> str:
 
 def _duration(console: Console, time: Estimate) -> None:
     """How long the suite takes here, and how that was found out."""
-
     if time.device == "cuda":
         where = "a GPU" + f" that {time.workers} cells share" * (time.workers > 1)
     else:
@@ -199,7 +193,6 @@ def _duration(console: Console, time: Estimate) -> None:
 
 
 def _notes(console: Console, rows: list[dict]) -> None:
-
     from rich.table import Table
     from rich.text import Text
 

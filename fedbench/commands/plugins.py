@@ -48,7 +48,6 @@ class NewKind(click.ParamType):
     name = "kind"
 
     def convert(self, value: str, *_: object) -> str:
-
         if value not in (known := kinds()):
             raise UserError(
                 f"--kind: there is no {value!r}{suggestion(value, known, '')}; kinds are {', '.join(known)}"
@@ -146,7 +145,6 @@ def show(name: str, timeout: float | None, plugins: tuple) -> None:
 
 def _options(component: Component) -> Table:
     """The options of a component: default, allowed values and values in profiles."""
-
     rows = [
         (
             key,
@@ -225,14 +223,12 @@ def new(name: str, kind: str, into: str | None) -> None:
 
 def _refuse_taken(kind: str, name: str) -> None:
     """Raises UserError for a name that a suite would not know from that of a component which is installed."""
-
     if taken := Registry().catalogue.components.get(kind, {}).get(name):
         raise UserError(f"{taken.package} registers the {kind} {name!r} already; choose another name, as my_{name}")
 
 
 def _named(catalogue: Catalogue, name: str) -> list[Component]:
     """Every component of that name. Raises UserError with the nearest name of any kind."""
-
     found = [component for component in catalogue if component.name == name]
     if not found:
         names = [component.name for component in catalogue]
@@ -242,14 +238,12 @@ def _named(catalogue: Catalogue, name: str) -> list[Component]:
 
 
 def _in_profiles(component: Component, key: str) -> str:
-
     return ", ".join(
         f"{name}: {json.dumps(options[key])}" for name, options in component.profiles.items() if key in options
     )
 
 
 def _components(catalogue: Catalogue, kind: str | None, console: Console) -> None:
-
     if kind and kind not in KINDS:
         raise UserError(f"--kind: there is no {kind!r}{suggestion(kind, KINDS, '')}; kinds are {', '.join(KINDS)}")
     rows = [(c.kind, c.name, c.package, _first_sentence(c.summary)) for c in catalogue if kind in (None, c.kind)]

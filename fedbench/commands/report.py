@@ -67,7 +67,6 @@ def _written(file: Path, paths: Sequence[str], asked: dict[str, Any]) -> list[st
 
 def _refuse_others(file: Path) -> None:
     """Raises: UserError where a file is there that is no report."""
-
     if file.is_file():
         with open(file, "rb") as opened:
             beginning = opened.read(BEGINNING)

@@ -141,7 +141,6 @@ def _chosen(cells: Sequence[CellSummary], seeds: Sequence[int], **globs: Sequenc
 
 def _refuse_itself(source: Sequence[str], results: Path) -> None:
     """Raises: UserError where the new results would lie among those they are compared with."""
-
     folders = [Path(path).resolve() for path in source if Path(path).is_dir()]
     if any(results.resolve() in (one, one.parent) for one in folders):
         raise UserError(f"{results} is SOURCE: choose another folder with --results DIR")
@@ -226,7 +225,6 @@ def _lacks(cell: CellSummary, registry: Registry) -> str:
 
 def settings_here(cells: Sequence[CellSummary], plan: Recovery) -> pandas.DataFrame:
     """The versions, fingerprints and machines that are not the same here, and in how many cells."""
-
     mine = {name: str(value) for name, value in machine.describe("cpu").items() if name in MACHINE}
     pairs = []
     for cell in cells:

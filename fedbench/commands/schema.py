@@ -36,7 +36,6 @@ def schema(install: str | None, built_in: bool, plugins: tuple) -> None:
     fedbench schema --install . --plugin mine.py
     fedbench schema > suite.schema.json
     """
-
     catalogue = Registry(plugins).catalogue
     text = scaffold.dumped(json_schema(_own(catalogue) if built_in else catalogue))
     if install is None:
@@ -49,7 +48,6 @@ def schema(install: str | None, built_in: bool, plugins: tuple) -> None:
 def installed(folder: Path, schema: bytes) -> Iterator[tuple[Path, bool]]:
     """Write a schema into a folder and its line into every suite there that names none; each file, and whether it was
     changed. Raises UserError for a folder that is not there or cannot be written to."""
-
     if not folder.is_dir():
         raise UserError(f"--install: there is no folder {folder}")
     wanted = {folder / scaffold.SCHEMA: schema}
@@ -73,7 +71,6 @@ def _text(file: Path) -> str:
 
 
 def _own(catalogue: Catalogue) -> Catalogue:
-
     own: Any = Catalogue()
     own.add(component for component in catalogue if component.package == "fedbench")
     return own

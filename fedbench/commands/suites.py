@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 
 def _names(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-
     return [name for name in names() if name.startswith(incomplete)]
 
 
@@ -73,7 +72,6 @@ def show(name: str) -> None:
     \b
     fedbench suites show quickstart
     """
-
     click.echo(named(name).read_text("utf-8"), nl=False)
 
 
@@ -89,7 +87,6 @@ def copy(name: str, file: str | None) -> None:
     fedbench suites copy quickstart
     fedbench suites copy papers/fedra/table1 mine.yaml
     """
-
     source = named(name)
     target, name = Path(file or source.name), suite_name(Path(file).stem) if file else ""
     if target.is_dir():

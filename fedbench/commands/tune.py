@@ -45,7 +45,6 @@ def tune(
     fedbench tune suites/tuned/feature_skew.yaml -o winners.yaml
     fedbench run winners.yaml
     """
-
     _must_be_free(output, force)
     registry = Registry(plugins)
     loaded = load(suite, registry, **choices)

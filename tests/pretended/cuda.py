@@ -68,7 +68,6 @@ def answers(gpu: Gpu) -> dict[str, Any]:
 
 def swaps(gpu: Gpu) -> Iterator[tuple[Any, str, Any]]:
     """(where, name, what stands there instead)"""
-
     yield from ((torch.cuda, name, value) for name, value in answers(gpu).items())
     for kind in ("cuda", "accelerator"):  # asks the driver
         yield torch.optim.Optimizer, f"_{kind}_graph_capture_health_check", lambda optimizer: None
