@@ -132,7 +132,7 @@ def _board_rows(board: Leaderboard) -> Iterable[dict[str, Any]]:
         found |= _gap(row.gap)
         if board.budget is not None:
             found["spent"] = row.spent
-        if row.cost and not row.output:
+        if not row.output and row.cost:
             found |= {name: row.cost[name] for name in COSTS}
         if several or not board.by_client:
             found |= {_domain(name): mean_of(row.domains.get(name)) for name in board.domains}

@@ -64,7 +64,7 @@ FORMATS = {
 def costs(boards: Sequence[Leaderboard]) -> Frame:
     """A row for each method: bytes by kind and direction, FLOPs, memory of clients and server, simulated time, Gamma*,
     coverage and wall time, as means over seeds."""
-    known = [(board, row, row.cost) for board in boards for row in board.shown if row.cost and not row.output]
+    known = [(board, row, row.cost) for board in boards for row in board.shown if not row.output and row.cost]
     kinds = _kinds([cost["exchange"] for *_, cost in known])
     up = [name for name in kinds if name.startswith("up_")]
     down = [name for name in kinds if name not in up]

@@ -141,7 +141,7 @@ def _apart(
     values = {id(r): _values(r, keys) for r in started}  # where cells were kept, those in common are the same objects
     if len(set(values.values())) < 2:
         return [("", list(results))]
-    texts: dict[tuple[int, ...], str] = {}
+    texts: dict[tuple[int | str, ...], str] = {}
     flattened: dict[str, str] = {}  # most cells have their part in common with others
     parts: dict[str, dict[str, str]] = {}
     groups: dict[str, list[Result]] = {}
@@ -160,12 +160,12 @@ def _apart(
     return [("; ".join(f"{n}={parts[k][n]}" for n in differing if n in parts[k]), group) for k, group in groups.items()]
 
 
-def _values(result: Result, keys: Sequence[str]) -> tuple[int, ...]:
-    """Equal only for results whose values of these keys are the same objects, as long as those live."""
-    manifest, shared = result.manifest, result.entry.shared
-    config = manifest["config"]
-    whole = (manifest.get("fingerprints"), manifest.get("versions"), shared)
-    return (*(id(config.get(key)) for key in keys), *map(id, whole))
+def _values(result: Result, keys: Sequence[str]) -> tuple[int | str, ...]:
+    """Equal only for results whose values of these keys are the same: of cells the same objects, as long as those live;
+    of what an index says of a name, which has objects of its own for each, the same text."""
+    manifest, config, ignored = result.manifest, result.manifest["config"], result.entry.ignored or {}
+    of_cell = [repr(ignored[key]) if key in ignored else id(config.get(key)) for key in keys]
+    return (*of_cell, *(id(manifest.get(key)) for key in ("fingerprints", "versions")), repr(result.entry.shared))
 
 
 # Titles

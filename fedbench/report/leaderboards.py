@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from fedbench.errors import UserError
 from fedbench.report.budget import PAID, Budget, Costs, cheapest, check_known, cost, mean_cost, paid, read_budget
@@ -22,8 +23,8 @@ from fedbench.results.metric_direction import higher_is_better, without_noise
 class Row:
     """One method, or a second output of one (output "last" for the metric `accuracy/last`).
 
-    runs, domains, average and worst are over the finished seeds only (within the budget, where there is one), cost over
-    all finished ones; they are empty where there are none.
+    runs, domains, average and worst are over the finished seeds only (within the budget, where there is one); they are
+    empty where there are none. results: all of the method, finished or not.
     spread and worst_clients are empty where clients were not tested, each on images of its own. status is "finished" as
     soon as one seed has finished. ranked: whether it may be better or worse than others; a ceiling, which nobody can
     realise, and a second output never are. role: "method", "ceiling", "floor" or "control". gap: the paired difference
@@ -40,11 +41,16 @@ class Row:
     worst: MeanScore | None
     spread: MeanScore | None
     worst_clients: MeanScore | None
-    cost: Costs | None
+    results: Sequence[Result]
     ranked: bool = True
     role: str = "method"
     gap: Pair | None = None
     group: str = ""
+
+    @cached_property
+    def cost(self) -> Costs | None:
+        """Over all finished seeds; read when asked for, since a summary shows none."""
+        return mean_cost([c for r in self.results if r.status == "finished" and (c := cost(r))])
 
     @property
     def by_seed(self) -> dict[int, float]:
@@ -252,7 +258,6 @@ def _run(result: Result, metric: str, split: str, at: str | Budget) -> RunScores
 
 
 def _row(label: str, name: str, metric: str, results: Sequence[Result], runs: Sequence[RunScores], role: str) -> Row:
-    costs = [c for r in results if r.status == "finished" and (c := cost(r))]
     spreads = [r.spread for r in runs if r.spread is not None]
     worst_clients = [r.worst_clients for r in runs if r.worst_clients is not None]
     over_clients = bool(runs) and len(spreads) == len(runs)
@@ -269,7 +274,7 @@ def _row(label: str, name: str, metric: str, results: Sequence[Result], runs: Se
         worst=score([r.worst for r in runs], fraction) if runs else None,
         spread=score(spreads) if over_clients else None,
         worst_clients=score(worst_clients, fraction) if over_clients else None,
-        cost=mean_cost(costs),
+        results=results,
         ranked=role != "ceiling" and name == metric,
         role=role,
     )
