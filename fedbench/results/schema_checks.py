@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields
 from pathlib import Path
 from types import UnionType
@@ -81,17 +81,18 @@ TYPES: dict[str, Any] = {
 def check_manifest(manifest: Mapping[str, Any]) -> None:
     """Raises: TypeError, saying what is wrong, for a manifest that fedbench did not write."""
     for name, value in manifest.items():
-        check_part(name, value)
+        check_parts(name, [value])
     for name, value in manifest["config"].items():
-        check_part(CONFIG + name, value)
+        check_parts(CONFIG + name, [value])
 
 
-def check_part(name: str, value: Any) -> None:
-    """Check one part of a manifest, or `config.NAME`. Raises: TypeError where fedbench did not write it."""
+def check_parts(name: str, values: Sequence[Any]) -> None:
+    """Check one part of several manifests, or `config.NAME`. Raises: TypeError where fedbench did not write one."""
     if name in TYPES:
-        check(name, value, TYPES[name])
+        check_all(name, values, TYPES[name])
     if name == "metrics":
-        declare(value)
+        for metrics in values:
+            declare(metrics)
 
 
 def typed(shape: type[T], values: Any) -> T:
@@ -123,12 +124,19 @@ def validator_of(shape: Any) -> TypeAdapter:
 def check(name: str, value: Any, wanted: Any) -> None:
     """Raises: TypeError for a value of another type, as pydantic has it: an integer is a float too, a truth value is
     neither, and no number is infinite or NaN."""
+    check_all(name, [value], wanted)
+
+
+def check_all(name: str, values: Sequence[Any], wanted: Any) -> None:
+    """`check` of several values at once. Raises: TypeError for the first of another type."""
     from pydantic import ValidationError
 
     try:
-        adapter(_bounded(wanted)).validate_python(value)
+        adapter(list[_bounded(wanted)]).validate_python([*values])  # type: ignore[misc]  # a type made here
     except ValidationError as error:
-        for part in error.errors(include_url=False)[0]["loc"]:  # which also names members of unions
+        place, *parts = error.errors(include_url=False)[0]["loc"]
+        value = values[int(place)]
+        for part in parts:  # which also names members of unions
             if isinstance(value, dict) and part in value:
                 name, value = f"{name}.{part}", value[part]
         raise TypeError(f"{name:.80} is {value!r:.80}") from None

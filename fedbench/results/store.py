@@ -17,7 +17,7 @@ from fedbench.results.columns import COLUMNS
 from fedbench.results.documents import parsed
 from fedbench.results.identity import id_in
 from fedbench.results.index import CELLS, INDEX, MEND, Index, Packed, read_index
-from fedbench.results.schema_checks import CONFIG, check_part
+from fedbench.results.schema_checks import CONFIG, check_parts
 from fedbench.results.tables import READABLE, RESULT_VERSION, VERSION_KEY, arrow_schema, numbers, wrong_version
 
 if TYPE_CHECKING:
@@ -40,11 +40,11 @@ def suite_folder_of(cell_folder: Path) -> Path:
 
 def cell_folders(suite_folder: Path) -> Callable[[str], Path]:
     """Where each cell lies, or will lie, by its id: `cells/<id>`, or `<slug>-<id>` of version 1 where that is there."""
-    folder, older = Path(suite_folder), dict[str, str]()
+    folder, cells, older = Path(suite_folder), Path(suite_folder) / CELLS, dict[str, str]()
     with suppress(OSError):  # there is no such folder yet
         older = {id_in(name): name for name in sorted(os.listdir(folder)) if "-" in name and name[0] != "."}
         older = {id: name for id, name in older.items() if os.path.isdir(folder / name)}
-    return lambda id: folder / older[id] if id in older else folder / CELLS / id
+    return lambda id: folder / older[id] if id in older else cells / id
 
 
 @functools.lru_cache(maxsize=64)
@@ -168,15 +168,13 @@ class Store:
                 values = known = [parsed(text) for text in column.dictionary.to_pylist()]
             section = CONFIG if name.startswith(CONFIG) else ""
             found.append((section, name.removeprefix(section).removeprefix(MANIFEST_PART), places, values))
-            for value in known:
-                self._check(name.removeprefix(MANIFEST_PART), value)
+            try:
+                check_parts(name.removeprefix(MANIFEST_PART), known)
+            except (TypeError, AttributeError) as error:
+                raise UserError(
+                    f"{self._path(CELLS)}: a cell has no manifest of fedbench ({error}).\n{MEND}"
+                ) from error
         return found
-
-    def _check(self, name: str, value: Any) -> None:
-        try:
-            check_part(name, value)
-        except (TypeError, AttributeError) as error:
-            raise UserError(f"{self._path(CELLS)}: a cell has no manifest of fedbench ({error}).\n{MEND}") from error
 
     def manifest(self, id: str) -> dict[str, Any] | None:
         """The manifest of a packed cell, with the `digest` of its content; None where there is none.
