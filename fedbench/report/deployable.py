@@ -58,7 +58,7 @@ def deployable(boards: Sequence[Leaderboard], equivalent: float | None = None) -
         whole = {row.label: row.average for row in before.rows}
         helped = []
         for row in board.shown:
-            sizes = by_size(board, row)
+            sizes = by_size(row)
             model = whole[row.label]
             rows.append(_columns(board, row, sizes, formats) | {"model": model.mean if model else None})
             helped += [row.label] if len(sizes) and not sizes["alone"].any() else []
@@ -92,7 +92,7 @@ def _deployed(board: Leaderboard) -> Leaderboard:
     """The same leaderboard with what is deployable in place of what the one model scores."""
     rows = []
     for row in board.rows:
-        runs = _runs(by_client(board.finished(row).values(), row.metric), row.metric)
+        runs = _runs(by_client(row.finished.values(), row.metric), row.metric)
         average, worst = (
             score([getattr(run, name) for run in runs]) if runs else None for name in ("average", "worst")
         )
@@ -151,7 +151,7 @@ def _runs(clients: pandas.DataFrame, metric: str) -> tuple[RunScores, ...]:
     return tuple(runs)
 
 
-def by_size(board: Leaderboard, row: Row) -> pandas.DataFrame:
+def by_size(row: Row) -> pandas.DataFrame:
     """A row's model at each size, the smallest first.
 
     Returns:
@@ -162,7 +162,7 @@ def by_size(board: Leaderboard, row: Row) -> pandas.DataFrame:
     import pandas
 
     seeds: dict[Size, list[tuple[float, int | None, bool]]] = {}
-    done = [r for r in board.finished(row).values() if len(r.table("sizes"))]
+    done = [r for r in row.finished.values() if len(r.table("sizes"))]
     for result in done:
         for size, facts in scored_sizes(result, row.metric).items():
             seeds.setdefault(size, []).append(facts)
@@ -178,8 +178,8 @@ def by_size(board: Leaderboard, row: Row) -> pandas.DataFrame:
 
 def _columns(board: Leaderboard, row: Row, sizes: pandas.DataFrame, formats: dict[str, Format]) -> dict[str, Any]:
     """One row; formats gets those of its devices and sizes."""
-    clients = by_client(board.finished(row).values(), row.metric)
-    tested = {r.entry.seed: scored_sizes(r, row.metric) for r in board.finished(row).values()}
+    clients = by_client(row.finished.values(), row.metric)
+    tested = {r.entry.seed: scored_sizes(r, row.metric) for r in row.finished.values()}
     largest = {seed: max(sizes, key=lambda size: size.order, default=None) for seed, sizes in tested.items()}
     status = "" if row.status == "finished" and not row.runs else row.status
     found: dict[str, Any] = {**board.place._asdict(), "method": row.label, "role": row.role, "status": status}

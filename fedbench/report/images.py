@@ -85,7 +85,7 @@ def _seeds(board: Leaderboard, ours: Row, theirs: Row, notes: list[str]) -> Iter
     if not shared:
         notes.append("no seed has finished for both")
     for seed in sorted(shared):
-        one, two = _right(board, ours, seed), _right(board, theirs, seed)
+        one, two = _right(ours, seed), _right(theirs, seed)
         if one is None or two is None:
             which = ours.label if one is None else theirs.label
             notes.append(f"seed {seed}: it is not recorded which images {which} answered right at that round")
@@ -100,8 +100,8 @@ def _seeds(board: Leaderboard, ours: Row, theirs: Row, notes: list[str]) -> Iter
             yield {**board.place._asdict(), **names, **rounds, **counts, **tested}
 
 
-def _right(board: Leaderboard, row: Row, seed: int) -> dict[str, Any] | None:
+def _right(row: Row, seed: int) -> dict[str, Any] | None:
     """The row of right.parquet at the round that the leaderboard shows; None where there is none."""
     (run,) = [run for run in row.runs if run.seed == seed]
-    rows = board.finished(row)[seed].table("right").to_pylist()
+    rows = row.finished[seed].table("right").to_pylist()
     return next((r for r in rows if r["round"] == run.round and r["output"] == row.output), None)

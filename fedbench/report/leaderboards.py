@@ -47,10 +47,15 @@ class Row:
     gap: Pair | None = None
     group: str = ""
 
+    @property
+    def finished(self) -> dict[int, Result]:
+        """The finished results by seed."""
+        return {r.entry.seed: r for r in self.results if r.status == "finished"}
+
     @cached_property
     def cost(self) -> Costs | None:
         """Over all finished seeds; read when asked for, since a summary shows none."""
-        return mean_cost([c for r in self.results if r.status == "finished" and (c := cost(r))])
+        return mean_cost([c for r in self.finished.values() if (c := cost(r))])
 
     @property
     def by_seed(self) -> dict[int, float]:
@@ -79,8 +84,8 @@ class Leaderboard:
     """Methods in one setting.
 
     place: its variant also says what else sets it apart (train.rounds=3) where a suite was edited between two runs. at:
-    one of AT, or what the budget is of. cells: by method, the results. pairs: every two ranked methods. margin: the
-    difference below which they may be called equal, None for none.
+    one of AT, or what the budget is of. pairs: every two ranked methods. margin: the difference below which they may be
+    called equal, None for none.
     """
 
     place: Place
@@ -92,9 +97,13 @@ class Leaderboard:
     domains: Sequence[str]
     rows: Sequence[Row]
     notes: Sequence[str]
-    cells: Mapping[str, Sequence[Result]]
     pairs: Sequence[Pair] = ()
     margin: float | None = None
+
+    @property
+    def cells(self) -> dict[str, Sequence[Result]]:
+        """The results by method."""
+        return {row.method: row.results for row in self.rows}
 
     @property
     def warning(self) -> str:
@@ -131,10 +140,6 @@ class Leaderboard:
             return row.role != "ceiling", not math.isfinite(mean), sign * without_noise(mean) if mean == mean else 0.0
 
         return sorted(self.rows, key=key)
-
-    def finished(self, row: Row) -> dict[int, Result]:
-        """The finished results of a row's method, by seed."""
-        return {r.entry.seed: r for r in self.cells[row.method] if r.status == "finished"}
 
 
 def cell(row: Row, column: str) -> MeanScore | None:
@@ -227,7 +232,6 @@ def _leaderboard(
         domains=tuple(domains),
         rows=rows,
         notes=first_notes + notes(cells, rows, metric, at if isinstance(at, Budget) else None),
-        cells=cells,
     )
 
 

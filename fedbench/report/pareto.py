@@ -39,7 +39,7 @@ def pareto(boards: Sequence[Leaderboard], what: str) -> Frame:
     rows, pages = [], []
     for board in boards:
         here = [row for row in board.rows if row.runs and not row.output]
-        known = [_columns(board, row, spent) for row in here if (spent := _spent(board, row, what)) is not None]
+        known = [_columns(board, row, spent) for row in here if (spent := _spent(row, what)) is not None]
         rows += judged(known, board.pairs, higher_is_better(board.metric))
         without = [row.label for row in here if row.label not in {one["method"] for one in known}]
         one = page_of(board, f"{subtitle(board)} · by {COSTS[what]}")
@@ -71,11 +71,11 @@ def pareto(boards: Sequence[Leaderboard], what: str) -> Frame:
     )
 
 
-def _spent(board: Leaderboard, row: Row, what: str) -> float | None:
+def _spent(row: Row, what: str) -> float | None:
     """The mean over seeds until the round shown; None where it is not known of all of them."""
     if what == "memory":
         return row.cost["memory_max"] if row.cost else None
-    cells = board.finished(row)
+    cells = row.finished
     spent = [spending.by(run.round) for run in row.runs if (spending := paid(cells[run.seed], what))]
     return sum(spent) / len(spent) if len(spent) == len(row.runs) else None
 

@@ -79,7 +79,7 @@ def read_target(text: str, metric: str) -> float:
 
 def _columns(board: Leaderboard, row: Row, target: float) -> dict[str, Any]:
     """Means over the seeds that reached the target, and of which it is known."""
-    done = board.finished(row).values()
+    done = row.finished.values()
     reached = [needed for r in done if (needed := needs(r, row.metric, target))]
     found: dict[str, Any] = {**board.place._asdict(), "method": row.label, "role": row.role, "ranked": not row.output}
     found |= {"status": row.status, "n_reached": len(reached), "n_seeds": len(done)}

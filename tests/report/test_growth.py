@@ -28,7 +28,7 @@ def _board(name, value):
         run = RunScores(0, 1, {}, {}, value, value)
         rows.append(Row(method, "", "accuracy", "finished", [run], {}, score([value]), None, None, None, []))
     place = Place("s", name, "", "micro_vit", "strokes6", "paper")
-    return Leaderboard(place, "accuracy", "test", "final", None, None, [], rows, [f"a note on {name}"], {})
+    return Leaderboard(place, "accuracy", "test", "final", None, None, [], rows, [f"a note on {name}"])
 
 
 def results(side, count):

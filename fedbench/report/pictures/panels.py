@@ -226,6 +226,6 @@ def sizes(
 
 def _points(board: Leaderboard) -> dict[str, pandas.DataFrame]:
     """By method, the sizes that are points, the smallest first."""
-    sizes = {row.label: by_size(board, row) for row in board.rows if not row.output}
+    sizes = {row.label: by_size(row) for row in board.rows if not row.output}
     points = {label: found[found["alone"].astype(bool) & found["memory"].notna()] for label, found in sizes.items()}
     return {label: found for label, found in points.items() if len(found)}
