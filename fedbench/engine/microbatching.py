@@ -18,7 +18,7 @@ from torch import Tensor
 from fedbench import machine
 from fedbench.models.adapter import SeededDropout
 from fedbench.models.backbone import Blocks
-from fedbench.models.cost import Shape, activations, holding_of
+from fedbench.models.cost import Shape, holding_of, per_image
 from fedbench.models.layered import EVERY, PADDING
 from fedbench.models.param_paths import by_layer, trainers
 from fedbench.types import Cohort, Job, Plan, Uploads
@@ -51,7 +51,7 @@ def passes(model: Blocks, plan: Plan, cohort: Cohort, job: Job) -> tuple[list[in
         alone = model.reads_texts and max(rows) > MANY * calls_of(model)
         return rows, max(rows) if alone else ROWS  # alone a client passes by length, and processes share evenly
     shape = Shape(model, job.checkpointing)
-    saved = functools.cache(lambda holding: activations(shape, holding, job.objective, pixels))
+    saved = functools.cache(lambda holding: per_image(shape, holding, job.objective, pixels)[1])
     each = [B * saved(holding_of(plan, n)) for n, B in enumerate(sizes)]
     most = int(OF_FREE_MEMORY * machine.gpu_room(model.device))
     return each, max(1, min(most, _suffices.get(model, most)))
@@ -67,13 +67,9 @@ def halved(model: Blocks, group: Sequence[int], sizes: Sequence[int]) -> list[li
 def inputs_of(model: Blocks, plan: Plan, cohort: Cohort) -> Callable[[int], Iterator[Batch]]:
     """The clients' batches: embedded once and for all where the federation keeps that, or as features where nobody
     trains anything else than classifiers upon those, and nobody has put batches of his own in their place."""
-    return getattr(cohort.batches, "features" if reads_features(model, plan) else "embedded", cohort.batches)
-
-
-def reads_features(model: Blocks, plan: Plan) -> bool:
-    """Whether no client of the plan trains anything but classifiers upon features of all layers."""
-    whole, exits = bool(plan.M.all()), [exit for own in plan.exits for exit in own]
-    return whole and model.reads_features(range(model.num_layers), exits)
+    exits = [exit for own in plan.exits for exit in own]
+    from_features = bool(plan.M.all()) and model.reads_features(range(model.num_layers), exits)
+    return getattr(cohort.batches, "features" if from_features else "embedded", cohort.batches)
 
 
 def calls_of(model: Blocks) -> float:

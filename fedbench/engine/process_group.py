@@ -47,9 +47,7 @@ class ProcessGroup:
             if self.rank > 0 or isinstance(error, Gone):
                 raise
             failed = error
-        for i in range(
-            len(work)
-        ):  # exceptions do not travel, and which comes first depends on the pieces of each process
+        for i in range(len(work)):  # exceptions do not travel, and which is first depends on each process's pieces
             compute(i)
         raise failed
 

@@ -193,10 +193,10 @@ class Blocks(Body):
         """(B, T, D) -> (B, D): the frozen final norm, then the model's pooling. Features stay what they are."""
         return tokens if tokens.dim() == 2 else self.layered.pool(tokens, mask)
 
-    def pooled(self, x: Tensor) -> Tensor:
-        """(B, 3, H, W) or ids (B, T) -> (B, D): the features after all layers."""
+    def pooled(self, x: Tensor, layers: Sequence[int] | None = None) -> Tensor:
+        """(B, 3, H, W) or ids (B, T) -> (B, D): the features after these layers, by default after all."""
         tokens, mask = self.embed(x), self.mask(x)
-        for j in range(self.num_layers):
+        for j in range(self.num_layers) if layers is None else layers:
             tokens = self.layer(j, tokens, mask)
         return self.features(tokens, mask)
 

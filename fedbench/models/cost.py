@@ -7,7 +7,6 @@ import functools
 import json
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any
 
@@ -15,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from fedbench.models.adapter import SeededDropout
-from fedbench.models.backbone import Blocks, Classifier, Parameters, identity, once, parameters_of
+from fedbench.models.backbone import Blocks, identity, once, parameters_of
 from fedbench.models.counting import counted, to_answer
 from fedbench.models.lowrank import pairs
 from fedbench.models.optimizer import optimizer_states
@@ -71,7 +70,7 @@ class Holding:
 
     def freezes(self, name: str) -> bool:
         """Whether nobody trains the tensor of that name."""
-        return any(fnmatchcase(name, pattern) for pattern in self.frozen)
+        return named_by(name, self.frozen)
 
 
 def whole(depth: int, exits: list[Exit]) -> Holding:
@@ -91,34 +90,17 @@ def holding_of(plan: Plan, n: int) -> Holding:
 
 
 class Shape:
-    """A model with its adapters and classifiers, which nobody changes any more: which parameters it has, of which
-    shapes, and which of them are trained. Their values make no difference. It is looked at once for all prices, since
-    walking through hundreds of modules takes longer than adding up what is found there. recomputes: whether layers are
-    computed again in the backward pass."""
+    """What the costs of a model follow from: its parameters with adapters and classifiers, their shapes, and which of
+    them are trained. Walking through hundreds of modules takes longer than adding up what is found there, so this is
+    done once for all costs; nobody may change the model meanwhile.
+
+    recomputes: whether layers are computed again in the backward pass.
+    """
 
     def __init__(self, model: Blocks, recomputes: bool = False) -> None:
         self.model, self.recomputes = model, recomputes
-        self.r = functools.cache(model.r)  # see `Blocks`
-
-    def frozen_bytes(self, layers: int) -> int:
-        """See `Blocks.frozen_bytes`."""
-        outside, one = self._frozen
-        return outside + layers * (one - outside)
-
-    @cached_property
-    def _frozen(self) -> tuple[int, int]:
-        """Of no layer, and of one."""
-        return self.model.frozen_bytes(0), self.model.frozen_bytes(1)
-
-    @cached_property
-    def shared(self) -> dict[str, nn.Parameter]:
-        """See `Blocks.shared`."""
-        return self.model.shared()
-
-    @cached_property
-    def parameters(self) -> Parameters:
-        """See `once.parameters_of`."""
-        return parameters_of(self.model)
+        self.r, self.frozen_bytes = functools.cache(model.r), functools.cache(model.frozen_bytes)
+        self.shared, self.parameters = model.shared(), parameters_of(model)
 
     @cached_property
     def ranks(self) -> Mapping[str, int]:
@@ -142,10 +124,6 @@ class Shape:
         first, *others = self.model.blocks
         expected = look(first)
         return all(look(block) == expected for block in others)
-
-    def held(self, layer: int) -> list[tuple[str, Tensor]]:
-        """What is trained in a layer, by its place."""
-        return [(f"r/{layer}/{name}", p) for name, p in self.r(layer).items()]
 
 
 def _dropout(module: nn.Module) -> float:
@@ -194,7 +172,7 @@ def measure(
 ) -> ClientCost:
     """The cost of a client that holds this. model: its `Shape`, where more than one cost is asked for."""
     shape = model if isinstance(model, Shape) else Shape(model, recomputes(train))
-    flops, activations = _one_image(shape, holding, objective, image_size)
+    flops, activations = per_image(shape, holding, objective, image_size)
     frozen_bytes, sizes = shape.frozen_bytes(holding.depth), _sizes(shape, holding)
     travels = [s for s in sizes if not named_by(s.name, travel.unsent)]
     held, trained = sum(s.held for s in sizes), sum(s.trained for s in sizes)
@@ -265,7 +243,7 @@ def _sizes(shape: Shape, holding: Holding) -> list[_Size]:
     sizes = []
     for i, trains in enumerate(holding.trained):
         r_i, t_i = (holding.ranks[i], tuned[i]) if holding.ranks else (0, 0)
-        sizes += [size(place, p, r_i, t_i, trains=trains) for place, p in shape.held(i)]
+        sizes += [size(f"r/{i}/{name}", p, r_i, t_i, trains=trains) for name, p in shape.r(i).items()]
     most = (max(holding.ranks, default=0), max(tuned, default=0)) if holding.ranks else (0, 0)
     classifiers = {exit.classifier for exit in holding.exits}
     for name, p in shape.shared.items():
@@ -279,20 +257,15 @@ def regularizer_copies(train: Mapping[str, Any]) -> int:
     return sum(_REGULARIZER_COPIES[name] for name in train.get("regularizer") or {})
 
 
-def activations(shape: Shape, holding: Holding, objective: Objective, image_size: int) -> int:
-    """Bytes that autograd saves for one image, attention scores included (fused kernels do not keep them)."""
-    return _one_image(shape, holding, objective, image_size)[1]
-
-
-def _one_image(shape: Shape, holding: Holding, objective: Objective, image_size: int) -> tuple[int, int]:
-    """FLOPs and bytes of saved activations for one image.
+def per_image(shape: Shape, holding: Holding, objective: Objective, image_size: int) -> tuple[int, int]:
+    """FLOPs of one image, and the bytes that autograd saves for it, attention scores included (fused kernels do not
+    keep them).
 
     Where all layers are equal, one layer more costs the same wherever it stands: two shallow models with the
     same exits, layer after layer, give the cost of a deep one, to the last FLOP.
     """
     if type(shape.model).forward is not Blocks.forward:  # something stands between the layers
         return _measured_once(shape, holding, objective, image_size)
-    holding = _read_by_the_first(shape.model, holding)
     exits = holding.exits
     m, depths = len(exits), [exit.depth for exit in exits]
     if not holding.even and depths == [holding.depth] and shape.equal_blocks and not shape.recomputes:
@@ -312,22 +285,6 @@ def _one_image(shape: Shape, holding: Holding, objective: Objective, image_size:
     )
     left_out = depths[-1] - fewest
     return near[0] + left_out * (far[0] - near[0]), near[1] + left_out * (far[1] - near[1])
-
-
-def _read_by_the_first(model: Blocks, holding: Holding) -> Holding:
-    """The same with the first classifiers of the model as exits: which of equal ones reads makes no difference."""
-    names = [exit.classifier for exit in holding.exits]
-
-    def like(name: str) -> Hashable:
-        own = model.classifiers[name].named_parameters()
-        return tuple((part, p.shape, p.requires_grad, holding.freezes(f"{name}.{part}")) for part, p in own)
-
-    if len(set(names)) < len(names) or any(type(one) is not Classifier for one in model.classifiers.values()):
-        return holding
-    equal: dict[Hashable, list[str]] = {}
-    for name in sorted(model.classifiers, reverse=True):
-        equal.setdefault(like(name), []).append(name)
-    return replace(holding, exits=tuple(Exit(exit.depth, equal[like(exit.classifier)].pop()) for exit in holding.exits))
 
 
 def _summed(shape: Shape, holding: Holding, objective: Objective, image_size: int) -> tuple[int, int]:
@@ -417,7 +374,7 @@ def layer_costs(model: Blocks, image_size: int) -> Tensor:
     head, shape = next(iter(model.classifiers)), Shape(model)
 
     def flops(depth: int) -> int:
-        return _one_image(shape, whole(depth, [Exit(depth, head)]), lambda o, y, t: o[0].sum(), image_size)[0]
+        return per_image(shape, whole(depth, [Exit(depth, head)]), lambda o, y, t: o[0].sum(), image_size)[0]
 
     one = flops(2) - flops(1) if model.num_layers > 1 else flops(1)
     return torch.full((model.num_layers,), float(one), dtype=torch.float64)

@@ -244,9 +244,7 @@ class _Alive(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.now = self.most = 0
-        self.holders: collections.Counter[int] = (
-            collections.Counter()
-        )  # tensors of each piece of memory, by its address in torch
+        self.holders = collections.Counter[int]()  # tensors of each piece of memory, by its address in torch
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         made = func(*args, **(kwargs or {}))

@@ -53,7 +53,4 @@ class GlobalModel:
     def features(self, x: Tensor) -> Tensor:
         """Images (B, 3, H, W), or ids (B, T) -> (B, D): what the deepest classifier reads, after the frozen final norm
         and the model's pooling."""
-        tokens, mask = self.blocks.embed(x), self.blocks.mask(x)
-        for j in self.layers[: self.last.depth]:
-            tokens = self.blocks.layer(j, tokens, mask)
-        return self.blocks.features(tokens, mask)
+        return self.blocks.pooled(x, self.layers[: self.last.depth])

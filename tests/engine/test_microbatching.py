@@ -107,7 +107,7 @@ def test_a_client_that_does_not_fit_alone_is_out_of_memory(registry, monkeypatch
 def test_later_passes_on_a_gpu_are_no_larger_than_what_fitted(monkeypatch, gpu):
     gpu(1000, 1000)
     model, cohort = Blocks(tiny_vit()), ragged([1, 1], [1, 1], [3, 2])
-    monkeypatch.setattr(microbatching, "activations", lambda *arguments: 10)
+    monkeypatch.setattr(microbatching, "per_image", lambda *arguments: (0, 10))
     monkeypatch.setattr(Blocks, "device", torch.device("cuda"))
     assert microbatching.passes(model, PLAN, cohort, JOB) == ([30, 20], 600)
     assert microbatching.halved(model, [0, 1, 2], [50, 10, 40]) == [[0, 1], [2]]

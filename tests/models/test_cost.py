@@ -8,7 +8,7 @@ import torch
 from fedbench.families.layerwise import head_at_end
 from fedbench.models.adapter import seed_dropout
 from fedbench.models.backbone import Blocks, body_of
-from fedbench.models.cost import Shape, _measure, _one_image, activations, layer_costs, measure, whole
+from fedbench.models.cost import Shape, _measure, layer_costs, measure, per_image, whole
 from fedbench.models.counting import count, one_image
 from fedbench.testing.setups import TRAIN, tiny_mixer, tiny_vit
 from fedbench.types import ClientCost, Exit, Sent, ServerCost
@@ -141,7 +141,7 @@ def test_deep_models_with_any_adapter_cost_what_measuring_them_says(registry, ad
     registry.make("adapter", adapter)(blocks)
     blocks.add_classifier("head", 3)
     given = (blocks, whole(4, head_at_end(4)), cross_entropy, 8)
-    assert _one_image(Shape(given[0]), *given[1:]) == _measure(*given)
+    assert per_image(Shape(given[0]), *given[1:]) == _measure(*given)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_deep_models_cost_what_measuring_them_says(registry, model, targets):
     for objective, depths in ((cross_entropy, [4]), (functools.partial(mutual_kl, ramp_rounds=3), [1, 3, 4])):
         exits = [Exit(depth, name) for depth, name in zip(depths, ("head", "a", "b"), strict=False)]
         given = (blocks, whole(4, exits), objective, 8)
-        assert _one_image(Shape(given[0]), *given[1:]) == _measure(*given), depths
+        assert per_image(Shape(given[0]), *given[1:]) == _measure(*given), depths
 
 
 def test_what_dropout_makes_is_kept_too(registry):
@@ -172,7 +172,7 @@ def test_what_dropout_makes_is_kept_too(registry):
         blocks = body_of(tiny_vit(), "tiny")
         registry.make("adapter", {"name": "lora", "rank": R, "dropout": rate})(blocks)
         blocks.add_classifier("head", C)
-        found[rate] = activations(Shape(blocks), whole(2, exits), cross_entropy, 8)
+        found[rate] = per_image(Shape(blocks), whole(2, exits), cross_entropy, 8)[1]
         seed_dropout(blocks, torch.Generator().manual_seed(0))
         for block in blocks.blocks:
             block.attn.fused_attn = False
@@ -194,7 +194,7 @@ def test_who_trains_nothing_below_its_classifier_needs_a_pass_through_frozen_lay
     probe.requires_grad_(False)
     probe.add_classifier("head", C)
     one, deep = (cost(probe, depth, batch_size=1) for depth in (1, 4))
-    at_once = one.workspace_bytes + activations(Shape(probe), whole(1, head_at_end(1)), cross_entropy, 8)
+    at_once = one.workspace_bytes + per_image(Shape(probe), whole(1, head_at_end(1)), cross_entropy, 8)[1]
     values, heads = at_once / 4 - 3 * 8 * 8, 2  # of float32, without the image
     assert 1 <= values / (T * (D + D + 3 * D + D) + 2 * heads * T * T) <= 1.15
     assert deep.workspace_bytes == one.workspace_bytes and deep.needed_bytes > one.needed_bytes
