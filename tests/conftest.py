@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import copy
 import gc
 import json
@@ -9,6 +10,7 @@ import os
 import random
 import signal
 import sys
+from multiprocessing import forkserver
 from pathlib import Path
 
 import hypothesis
@@ -20,12 +22,11 @@ from fedbench import machine
 for name, value in machine.same_bits().items():  # as in workers; MKL reads it when it is loaded
     os.environ.setdefault(name, value)
 
+import counted  # noqa: E402
 import torch  # noqa: E402
 from command import NOTING, TINY  # noqa: E402
 
-from fedbench.models import backbone  # noqa: E402
-from fedbench.models.backbone import Body, parameters_of  # noqa: E402
-from fedbench.processes import supervisor  # noqa: E402
+from fedbench.processes import fork_server, supervisor  # noqa: E402
 from fedbench.registry import installed  # noqa: E402
 from fedbench.registry.registry import Registry  # noqa: E402
 
@@ -37,10 +38,8 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 # pytest, torch and scikit-learn set these for themselves
 OF_OTHERS = {"PYTEST_CURRENT_TEST", "TORCHINDUCTOR_CACHE_DIR", "KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK"}
-# What a module may have as an option; functions and their like are another.
-OPTION = (bool, int, float, str, tuple, torch.dtype, torch.device, type(None))
 # Shared machines stall for a second now and then; and the suite must give the same verdict twice.
-hypothesis.settings.register_profile("fedbench", deadline=None, derandomize=True, max_examples=50)
+hypothesis.settings.register_profile("fedbench", deadline=None, derandomize=True, max_examples=25)
 hypothesis.settings.load_profile("fedbench")
 
 
@@ -50,13 +49,10 @@ def pytest_configure():
 
 
 def pytest_collection_finish():
+    """What stays frozen some libraries report as a leak at the end, after pytest has collected its own garbage."""
     gc.freeze()
     gc.enable()
-
-
-def pytest_unconfigure():
-    """What stays frozen some libraries report as a leak."""
-    gc.unfreeze()
+    atexit.register(gc.unfreeze)
 
 
 @pytest.fixture(autouse=True)
@@ -117,6 +113,7 @@ def installed_packages_are_read_once():
     patch.undo()
 
 
+TESTS = str(Path(__file__).parent)
 ASKED_ONCE = (TINY, NOTING, TINY.with_name("dying_plugin.py"))  # plugins that answer the same whoever asks
 
 
@@ -152,6 +149,28 @@ def _about_dots(function: str, argument) -> bool:
     return given.get("data", given)["name"] in ("dots", "tiny") and {*map(os.path.isfile, argument["files"])} == {True}
 
 
+@pytest.fixture(scope="session", autouse=True)
+def server_has_done_a_cell():
+    """Workers are forked from a server that has computed a tiny cell of some methods, see `warm_server`."""
+    server = forkserver._forkserver
+    start, path = server.ensure_running, os.pathsep.join(filter(None, [TESTS, os.environ.get("PYTHONPATH")]))
+
+    def ensure_running():
+        before = os.environ.get("PYTHONPATH")
+        os.environ["PYTHONPATH"] = path
+        try:
+            start()
+        finally:
+            os.environ.pop("PYTHONPATH") if before is None else os.environ.update(PYTHONPATH=before)
+
+    patch = pytest.MonkeyPatch()
+    patch.setattr(fork_server, "PRELOAD", "warm_server")
+    for owner in (forkserver, server):
+        patch.setattr(owner, "ensure_running", ensure_running)
+    yield
+    patch.undo()
+
+
 @pytest.fixture
 def hears_signals():
     """This process as a terminal starts it: a shell lets what it starts in the background ignore Ctrl-C."""
@@ -167,34 +186,10 @@ def counted_once():
     """What training costs is counted once of models that are made of equal parts, whatever test makes them, as it is in
     a run: to count takes longer than to train a tiny model. The same of whether a model may be cut into layers."""
     patch = pytest.MonkeyPatch()
-    patch.setattr(Body, "origin", property(lambda body: vars(body)["origin"] or parts_of(body), set_origin), False)
-    patch.setattr(backbone, "_is_its_layers", is_its_layers)
+    for owner, name, value in counted.REPLACED:
+        patch.setattr(owner, name, value, raising=False)
     yield
     patch.undo()
-
-
-TRIED, CUT = backbone._is_its_layers, {}
-
-
-def is_its_layers(model, size):
-    key = (parts_of(model), parameters_of(model), size)
-    if key not in CUT:
-        CUT[key] = TRIED(model, size)
-    return CUT[key]
-
-
-def set_origin(body, origin):
-    vars(body)["origin"] = origin
-
-
-def parts_of(model):
-    """All that a model is made of but its parameters: for each module its place, its class and its own options."""
-    first = next(model.parameters())
-    parts = [(first.dtype, first.device)]
-    for place, module in model.named_modules():
-        options = {name: value for name, value in vars(module).items() if isinstance(value, OPTION) or callable(value)}
-        parts.append((place, type(module), *options.items()))
-    return tuple(parts)
 
 
 @pytest.fixture(scope="session")

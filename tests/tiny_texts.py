@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import functools
+
 import torch
 
 from fedbench.models.layered import PADDING
@@ -10,27 +13,26 @@ from fedbench_plugins.backbones.text_models import ATTENTION, TextModel, attenti
 
 SMALL = {"hidden_size": 8, "num_hidden_layers": 4, "num_attention_heads": 2, "intermediate_size": 16, "vocab_size": 20}
 SEPARATOR = 3
+IDS = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
 
 
 def tiny_bert(pooling="cls"):
     """A BERT of four layers of width 8."""
-    from transformers import BertConfig
-
-    return made(BertConfig(**SMALL), pooling)
+    return TextModel(copy.deepcopy(made("BertConfig")), SEPARATOR, pooling)
 
 
 def tiny_llama(pooling="last"):
     """A Llama of four layers of width 8."""
-    from transformers import LlamaConfig
-
-    ids = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
-    return made(LlamaConfig(**SMALL, **ids, num_key_value_heads=1), pooling)
+    return TextModel(copy.deepcopy(made("LlamaConfig", **IDS, num_key_value_heads=1)), SEPARATOR, pooling)
 
 
-def made(config, pooling):
-    """A model of that configuration, equal weights each time."""
+@functools.cache
+def made(kind, **options):
+    """A model of a configuration of that kind, to be copied."""
+    import transformers
     from transformers import AttentionInterface, AutoModel
 
+    config = getattr(transformers, kind)(**SMALL, **options)
     AttentionInterface.register(ATTENTION, attention)
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(0)
@@ -38,7 +40,7 @@ def made(config, pooling):
         model.config._attn_implementation = ATTENTION
         for parameter in model.parameters():  # large enough that a wrong mask shows
             parameter.data.normal_(std=0.3)
-    return TextModel(model, SEPARATOR, pooling)
+    return model
 
 
 class TextBatches:

@@ -19,8 +19,6 @@ from fedbench_plugins.backbones.text_models import ATTENTION, TextModel, attenti
 
 pytestmark = pytest.mark.usefixtures("counted_once")
 
-transformers, peft = pytest.importorskip("transformers"), pytest.importorskip("peft")
-pytest.importorskip("accelerate")  # Trainer's own need
 
 SGD = {"name": "sgd", "lr": 0.1, "momentum": 0.9, "weight_decay": 0.05}
 CLIP, STEPS, PLACES = 0.5, [3, 2, 3], ["query", "value"]
@@ -31,6 +29,8 @@ class Theirs(nn.Module):
     """AutoModel with peft's adapters, and a classifier of the mean over tokens."""
 
     def __init__(self, body, start):
+        import peft
+
         super().__init__()
         config = peft.LoraConfig(r=LORA["rank"], lora_alpha=LORA["alpha"], target_modules=PLACES)
         self.body = peft.get_peft_model(body, config)
@@ -55,6 +55,7 @@ class Theirs(nn.Module):
 
 
 def test_pooled_is_a_trainer_on_the_same_batches(registry, tmp_path):
+    transformers, _, _ = map(pytest.importorskip, ("transformers", "peft", "accelerate"))  # the last is Trainer's need
     config = transformers.BertConfig(**SMALL, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
     torch.manual_seed(0)
     body = transformers.AutoModel.from_config(config)
@@ -104,6 +105,8 @@ def flat(state):
 
 def trainers_losses(model, batches, folder):
     """The loss of every step of `transformers.Trainer`, which takes these batches in their order."""
+    import transformers
+
     losses = []
 
     class InOrder(transformers.Trainer):
