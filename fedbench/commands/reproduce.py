@@ -246,7 +246,7 @@ def _run(plan: Recovery, registry: Registry, results: str, quiet: bool, given: d
                 return watch(name, cells, missing)
 
             for suite, assets, cells in plan.suites:
-                one = Run.prepare(suite, cells, registry, assets, options, preparing=spinner.tell)
+                one = Run(suite, cells, registry, assets, options, preparing=spinner.tell)
                 one.close(one.compute(observe))
     except Interrupted as interrupted:
         click.echo("\nInterrupted. What is finished is kept; the same command runs the rest.", err=True)

@@ -50,11 +50,12 @@ def tune(
     loaded = load(suite, registry, **choices)
     if loaded.tuning is None:
         raise UserError(f"{suite}: nothing in it is tuned; docs/suites.md has what `tune:` may say")
-    contests = tried(loaded, loaded.candidates(scenarios, methods, variants), registry, Assets(registry, loaded.base))
-    winners = decided(contests, Path(results) / loaded.name, loaded.tuning.metric)
+    candidates, folder = loaded.candidates(scenarios, methods, variants), Path(results) / loaded.name
+    contests = tried(loaded, candidates, registry, Assets(registry, loaded.base), folder)
+    winners = decided(contests)
     if open_ := [" · ".join(filter(None, one.key)) for one in contests if one.key not in winners]:
         raise UserError(
-            f"{Path(results) / loaded.name}: {len(open_)} of {len(contests)} winners are not known, such as that of "
+            f"{folder}: {len(open_)} of {len(contests)} winners are not known, such as that of "
             f"{open_[0]}.\n`{command_line(['fedbench', 'run', suite])}` finds them."
         )
     seeds = tuple(dict.fromkeys(seeds)) or loaded.seeds

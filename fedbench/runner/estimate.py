@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Rates:
-    """Seconds of a cell on one machine.
+    """Seconds of a cell on one machine, by a probe.
 
     start: for what does not grow with the work · per_flop: of training and of testing.
     """
@@ -114,14 +114,16 @@ def estimate(
     times = {id: Time(found["seconds"], "run") for id, found in before.items() if found["status"] in RAN}
     waiting = [cell for cell in cells if cell.id not in times and before[cell.id]["status"] != HALVED]
     here = machine.describe(device)
-    past = past_rates(Path(options.results), {kind_of(cell) for cell in waiting}, here)
-    unknown = [cell for cell in waiting if kind_of(cell) not in past]
-    probed, reasons = probed_rates(unknown, totals, here, workers, registry, probing)
+    past = past_rounds(Path(options.results), here) if waiting else {}
+    unknown = [cell for cell in waiting if but_seed_and_rounds(cell.config) not in past]
+    rates, reasons = probed_rates(unknown, totals, here, workers, registry, probing)
     for cell in waiting:
-        which = kind_of(cell)
-        rates = past.get(which) or probed.get(which)
-        seconds = rates.seconds(totals[cell.id]) * shares.get(cell.id, 1.0) if rates else None
-        times[cell.id] = Time(seconds, "past runs" if which in past else "probe", reasons.get(which))
+        which, share = kind_of(cell), shares.get(cell.id, 1.0)
+        if a_round := past.get(but_seed_and_rounds(cell.config)):
+            times[cell.id] = Time(a_round * cell.rounds * share, "past runs")
+        else:
+            seconds = rates[which].seconds(totals[cell.id]) * share if which in rates else None
+            times[cell.id] = Time(seconds, "probe", reasons.get(which))
 
     total, left = (
         side_by_side([times[cell.id].seconds or 0.0 for cell in some], workers)
@@ -136,42 +138,46 @@ def side_by_side(seconds: Sequence[float], workers: int) -> float:
 
 
 def of_earlier_cells(folder: Path, missing: Sequence[Cell], options: Options) -> float | None:
-    """About the seconds until all are computed, by finished cells of the suite on such a machine that differ in seed
-    and rounds alone; None where one of the missing has no such past. Nothing is called or priced.
+    """About the seconds until all are computed, by finished cells of the suite, see `past_rounds`; None where one of
+    the missing has no such past. Nothing is called, and no cost is estimated.
 
     Args:
         folder: of the suite's results.
         missing: the cells to compute.
         options: of the run, for its processes and device.
     """
-    a_round: dict[str, float] = {}
-    for _, manifest in finished_on(folder, machine.describe("cuda" if options.on_gpu else "cpu")):
-        with suppress(KeyError, TypeError, AttributeError):
-            like, config = _but_seed_and_rounds(manifest["config"]), manifest["config"]
-            a_round[like] = min(a_round.get(like, float("inf")), manifest["seconds"] / config["train"]["rounds"])
-    likes = [_but_seed_and_rounds(cell.config) for cell in missing]
-    if not missing or not a_round.keys() >= set(likes):
-        return None
-    seconds = [a_round[like] * cell.rounds for like, cell in zip(likes, missing, strict=True)]
-    return side_by_side(seconds, options.workers())
+    past = past_rounds(folder, machine.describe("cuda" if options.on_gpu else "cpu"))
+    seconds = [past[which] * cell.rounds for cell in missing if (which := but_seed_and_rounds(cell.config)) in past]
+    return side_by_side(seconds, options.workers()) if 0 < len(seconds) == len(missing) else None
 
 
-def _but_seed_and_rounds(config: Mapping[str, Any]) -> str:
-    train = {key: value for key, value in config["train"].items() if key != "rounds"}
-    return hash_of_json({**config, "seed": None, "train": train})
+def past_rounds(folder: Path, machine: Mapping[str, Any]) -> dict[str, float]:
+    """Seconds a round of the finished cells under `folder` that such a machine computed, candidates of a tuning too, by
+    `but_seed_and_rounds`. Of several the fastest counts, which others disturbed least. What cannot be read is passed
+    over.
 
-
-def finished_on(folder: Path, machine: Mapping[str, Any]) -> Iterator[tuple[Path, Mapping[str, Any]]]:
-    """The folder and the manifest of every finished cell under `folder` that such a machine computed, candidates too;
-    what cannot be read is passed over."""
+    Args:
+        folder: the results of one suite or of all.
+        machine: see `fedbench.machine.describe`.
+    """
+    found: dict[str, float] = {}
     try:
         past = examine([folder], candidates=True).results if folder.is_dir() else []
     except UserError:  # there are none
-        past = []
-    for place, manifest in {one.folder: one.manifest for one in past if one.status == "finished"}.items():
-        there = manifest.get("machine") or {}
-        if all(there.get(key) == machine.get(key) for key in MACHINE):
-            yield place, manifest
+        return found
+    for manifest in (one.manifest for one in past if one.status == "finished"):
+        with suppress(KeyError, TypeError, AttributeError, ZeroDivisionError):
+            there, which = manifest["machine"], but_seed_and_rounds(manifest["config"])
+            seconds = manifest["seconds"] / manifest["config"]["train"]["rounds"]
+            if seconds > 0 and all(there.get(key) == machine.get(key) for key in MACHINE):
+                found[which] = min(seconds, found.get(which, seconds))
+    return found
+
+
+def but_seed_and_rounds(config: Mapping[str, Any]) -> str:
+    """Equal for cells that differ in seed and rounds alone, whose rounds take equally long."""
+    train = {key: value for key, value in config["train"].items() if key != "rounds"}
+    return hash_of_json({**config, "seed": None, "train": train})
 
 
 def kind(config: Mapping[str, Any], versions: Mapping[str, str]) -> str:
@@ -183,28 +189,6 @@ def kind(config: Mapping[str, Any], versions: Mapping[str, str]) -> str:
 
 def kind_of(cell: Cell) -> str:
     return kind(cell.config, cell.versions)
-
-
-def past_rates(results: Path, kinds: Collection[str], machine: Mapping[str, Any]) -> dict[str, Rates]:
-    """The rates of those kinds of which a cell has finished on such a machine, in any suite under `results`.
-
-    Of several cells the fastest counts, which others disturbed least. What cannot be read is passed over.
-
-    Args:
-        results: the folder of all suites' results.
-        kinds: those wanted.
-        machine: see `fedbench.machine.describe`.
-    """
-    found: dict[str, Rates] = {}
-    for folder, manifest in finished_on(results, machine) if kinds else ():
-        with suppress(UserError, KeyError, TypeError, AttributeError):
-            which = kind(manifest["config"], manifest["versions"])
-            if which not in kinds:
-                continue
-            rates = rates_of(folder)
-            if rates and (which not in found or astuple(rates)[::-1] < astuple(found[which])[::-1]):
-                found[which] = rates
-    return found
 
 
 def rates_of(folder: Path) -> Rates | None:
@@ -320,10 +304,10 @@ def forecast(
     UserError.
     """
     named = {key: chosen[key] for key in ("scenarios", "methods", "variants")}
-    contests = tried(suite, suite.candidates(**named), registry, assets) if suite.tuning else []
+    contests = tried(suite, suite.candidates(**named), registry, assets, folder) if suite.tuning else []
     given = suite
     if suite.tuning:
-        suite = suite.tuned(standing(contests, folder, suite.tuning.metric))
+        suite = suite.tuned(standing(contests))
     reporting = cells_of(suite.points(**chosen), registry, assets)
     candidates = {cell.id: cell for one in contests for cell in one.every}
     every = [*candidates.values(), *reporting]

@@ -104,13 +104,13 @@ def run(
     points = suite.points(scenarios, methods, seeds, variants)
     if suite.tuning is None:
         return stages.compute(cells_of(points, registry, stages.assets), chosen)
-    candidates = suite.candidates(scenarios, methods, variants)
-    # A contest is decided, and its winner reported, within one shard.
-    contests = chosen.of_shard(tried(suite, candidates, registry, stages.assets), lambda one: hash_of_json(one.key))
+    candidates, folder = suite.candidates(scenarios, methods, variants), Path(chosen.results) / suite.name
+    every = tried(suite, candidates, registry, stages.assets, folder)
+    contests = chosen.of_shard(every, lambda one: hash_of_json(one.key))  # each is decided and reported in one shard
     here = replace(chosen, shard=None)
-    winners = decide(contests, Path(chosen.results) / suite.name, suite.tuning.metric, here, stages.compute)
+    winners = decide(contests, here, stages.compute)
     if winners is not None:
-        leave(contests, Path(chosen.results) / suite.name)
+        leave(contests, folder)
         stages.suite = suite.tuned(winners)
         points = stages.suite.points(scenarios, methods, seeds, variants)
         stages.compute(cells_of(points, registry, stages.assets), here, "reporting")
@@ -138,35 +138,21 @@ class _Stages:
             executor = _executor(self.registry, options)["name"]
             for warning in names_taken((cell.config for cell in cells), executor, self.registry):
                 print(f"Warning: {warning}", file=sys.stderr)
-        run = Run.prepare(self.suite, cells, self.registry, self.assets, options, stage, self.preparing)
+        run = Run(self.suite, cells, self.registry, self.assets, options, stage, self.preparing)
         outcome = run.close(run.compute(self.observe))
         self.outcome = outcome.after(self.outcome) if self.outcome else outcome
         return self.outcome
 
 
-@dataclass(frozen=True)
 class Run:
     """A run that can begin: nothing of what it was given is refused any more.
 
-    folder: of the suite's results · cells: those of this shard, with what was on disk of each by its id · missing:
-    those to compute · execute: the executor of that name, made for them.
+    folder: of the suite's results · cells: those of this shard · before: what was on disk of each, by its id ·
+    missing: those to compute · executor: the name of what computes them · execute: the executor, made for them.
     """
 
-    suite: Suite
-    registry: Registry
-    options: Options
-    folder: Path
-    cells: list[Cell]
-    before: dict[str, dict[str, Any] | None]
-    missing: list[Cell]
-    executor: str
-    execute: Execute
-    began: float
-    stage: str = ""
-
-    @classmethod
-    def prepare(
-        cls,
+    def __init__(
+        self,
         suite: Suite,
         named: list[Cell],
         registry: Registry,
@@ -174,38 +160,39 @@ class Run:
         options: Options,
         stage: str = "",
         preparing: Preparing = lambda done, of: None,
-    ) -> Run:
+    ) -> None:
         """Find what is to be computed, and refuse what cannot work before anything is written. From here on the index
-        names every cell, so that `compare` can follow along. stage: of a suite that runs in several · preparing: see
-        `runs.options`."""
-        began = time.monotonic()
+        names every cell, so that `compare` can follow along. named: all cells that are considered, of which a shard
+        has some · stage: of a suite that runs in several · preparing: see `Preparing`. Raises UserError."""
+        self.suite, self.registry, self.options, self.stage = suite, registry, options, stage
+        self.began = time.monotonic()
         executor = _executor(registry, options)
-        folder = Path(options.results) / suite.name
+        self.executor = executor["name"]
+        self.folder = folder = Path(options.results) / suite.name
         if os.path.lexists(folder):
             refuse_links(folder)
             prepare_folder(folder)  # refused now, not after minutes of decoding
             read_searches(folder)
-        chosen = options.of_shard(named, lambda cell: cell.id)
-        folders = folders_of(chosen, folder)
-        before = manifests_of(folders, folder)
-        missing = [cell for cell in chosen if options.wants(status(cell, folders[cell.id], before[cell.id]))]
+        self.cells = options.of_shard(named, lambda cell: cell.id)
+        folders = folders_of(self.cells, folder)
+        self.before = before = manifests_of(folders, folder)
+        self.missing = [cell for cell in self.cells if options.wants(status(cell, folders[cell.id], before[cell.id]))]
         asked = options.asked()
-        execute = registry.make("executor", executor, **{**asked, "workers": min(asked["workers"], len(missing))})
-        if missing:
+        asked["workers"] = min(asked["workers"], len(self.missing))
+        self.execute: Execute = registry.make("executor", executor, **asked)
+        if self.missing:
             require_room(folder)
-            if warning := without_hub((cell.config for cell in missing), registry):
+            if warning := without_hub((cell.config for cell in self.missing), registry):
                 print(f"Warning: {warning}", file=sys.stderr)
                 os.environ[OFFLINE] = "1"  # of workers, so that none waits for it again
-            if executor["name"] == "local":
+            if self.executor == "local":
                 fork_server.start_server()  # it loads torch meanwhile
-        _prepare_data(missing, assets, BuildErrors(suite), preparing)
+        _prepare_data(self.missing, assets, BuildErrors(suite), preparing)
         prepare_folder(folder)
         merge_index(folder, suite.name, entries(named))
         write_expected(folder, suite.name, suite.expected)
         if searches := searches_of(suite, named):
             merge_searches(folder, suite.name, searches)
-        run = (suite, registry, options, folder, chosen, before, missing)
-        return cls(*run, executor["name"], execute, began, stage)
 
     def compute(self, observe: Observe | None = None) -> EndedCells:
         """Have the executor compute cells until none is left, or too many have failed."""
@@ -217,9 +204,8 @@ class Run:
         git = machine.git_revision(Path(self.suite.path).resolve().parent) if self.missing else None
 
         def on_event(event: dict[str, Any]) -> bool:
-            if event["event"] != "ended" or queue.ended(
-                event["folder"], event["status"]
-            ):  # else it was reported before
+            again = event["event"] == "ended" and not queue.ended(event["folder"], event["status"])
+            if not again:  # it was not reported before
                 ends.note(event)
             return ends.may_start
 

@@ -21,12 +21,16 @@ from fedbench.suite import Point, Suite
 
 @dataclass(frozen=True)
 class Tried:
-    """The candidates' cells of one method in one scenario at one place of the sweep: its contest before it has a
-    folder. cells: by candidate, one for each seed."""
+    """The candidates' cells of one method in one scenario at one place of the sweep.
+
+    cells: by candidate, one for each seed · folder: of the suite's results.
+    """
 
     key: Key
     rungs: tuple[int, ...]
     cells: dict[int, list[Cell]]
+    folder: Path
+    metric: str
 
     @property
     def every(self) -> list[Cell]:
@@ -42,29 +46,30 @@ class Tried:
             alive, before = math.ceil(alive / 2), t
         return rounds / (len(self.cells) * self.rungs[-1])
 
-    def contest(self, suite_folder: Path, metric: str) -> Contest:
+    @property
+    def contest(self) -> Contest:
         """As it stands on disk now."""
-        cells = {k: [cell.folder_in(suite_folder) for cell in own] for k, own in self.cells.items()}
-        return Contest(self.key, metric, self.rungs, cells)
+        cells = {k: [cell.folder_in(self.folder) for cell in own] for k, own in self.cells.items()}
+        return Contest(self.key, self.metric, self.rungs, cells)
 
-    def entrants(self, rung: int, suite_folder: Path, metric: str) -> list[Cell]:
+    def entrants(self, rung: int) -> list[Cell]:
         """The cells that are to reach a rung, each with the round at which it ends for now."""
-        alive = self.contest(suite_folder, metric).entrants(rung)
+        alive = self.contest.entrants(rung)
         return [replace(cell, until=self.rungs[rung]) for k in alive for cell in self.cells[k]]
 
 
-def tried(suite: Suite, points: Sequence[Point], registry: Registry, assets: Assets) -> list[Tried]:
+def tried(suite: Suite, points: Sequence[Point], registry: Registry, assets: Assets, suite_folder: Path) -> list[Tried]:
     """The contests of a suite that is to be tuned; points: of its candidates."""
-    assert suite.tuning is not None
+    assert (tuning := suite.tuning) is not None
     found: dict[Key, dict[int, list[Cell]]] = {}
     for cell in cells_of(points, registry, assets):
         for point in cell.points:
             assert point.candidate is not None
             key = (point.scenario, point.variant, point.method)
             found.setdefault(key, {}).setdefault(point.candidate, []).append(cell)
+    rungs = {key: rungs_of(cells[min(cells)][0].config, tuning.halving) for key, cells in found.items()}
     return [
-        Tried(key, rungs_of(cells[min(cells)][0].config, suite.tuning.halving), dict(sorted(cells.items())))
-        for key, cells in found.items()
+        Tried(key, rungs[key], dict(sorted(cells.items())), suite_folder, tuning.metric) for key, cells in found.items()
     ]
 
 
@@ -78,30 +83,24 @@ def searches_of(suite: Suite, cells: Sequence[Cell]) -> dict[Key, Search]:
     return {(point.scenario, point.variant, point.method): search for point in points}
 
 
-def standing(contests: Sequence[Tried], suite_folder: Path, metric: str) -> dict[Key, int]:
+def standing(contests: Sequence[Tried]) -> dict[Key, int]:
     """Who would win each contest by what is on disk; the first candidate where nothing is known yet."""
-    found = {one.key: one.contest(suite_folder, metric).winner for one in contests}
-    return {key: k or 0 for key, k in found.items()}
+    return {one.key: one.contest.winner or 0 for one in contests}
 
 
-def decided(contests: Sequence[Tried], suite_folder: Path, metric: str) -> dict[Key, int]:
+def decided(contests: Sequence[Tried]) -> dict[Key, int]:
     """The winners of the contests that are over: all that were to come to a rung have come to it, or failed."""
     found = {}
     for one in contests:
-        rungs = range(len(one.rungs))
-        entrants = (cell for rung in rungs for cell in one.entrants(rung, suite_folder, metric))
-        winner = one.contest(suite_folder, metric).winner
-        if winner is not None and all(_has_come(cell, suite_folder) for cell in entrants):
+        entrants = (cell for rung in range(len(one.rungs)) for cell in one.entrants(rung))
+        winner = one.contest.winner
+        if winner is not None and all(_has_come(cell, one.folder) for cell in entrants):
             found[one.key] = winner
     return found
 
 
 def decide(
-    contests: Sequence[Tried],
-    suite_folder: Path,
-    metric: str,
-    options: Options,
-    compute: Callable[[list[Cell], Options, str], RunSummary],
+    contests: Sequence[Tried], options: Options, compute: Callable[[list[Cell], Options, str], RunSummary]
 ) -> dict[Key, int] | None:
     """Have every contest's candidates computed, rung by rung; its winner by its key, where it has one. None where cells
     of a rung are left.
@@ -112,7 +111,7 @@ def decide(
     for rung in range(most):
         for attempt in range(2):  # another run on the folder may have left some where they were
             there = [one for one in contests if rung < len(one.rungs)]
-            alive = [cell for one in there for cell in one.entrants(rung, suite_folder, metric)]
+            alive = [cell for one in there for cell in one.entrants(rung)]
             cells = list({cell.id: cell for cell in alive}.values())
             again = replace(options, force=options.force and rung == attempt == 0)
             outcome = compute(cells, again, f"tuning, part {rung + 1} of {most}")
@@ -120,7 +119,7 @@ def decide(
                 break
             if attempt or outcome.gave_up or outcome.unended:
                 return None
-    winners = {one.key: one.contest(suite_folder, metric).winner for one in contests}
+    winners = {one.key: one.contest.winner for one in contests}
     return {key: k for key, k in winners.items() if k is not None}
 
 

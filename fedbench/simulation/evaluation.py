@@ -100,10 +100,6 @@ class Evaluation:
         splits = [one for one in self.splits if one.split == split]
         return Evaluation(self.test, splits, self.metrics, *self._how, self.images[VALIDATION], classes=self.classes)
 
-    def scores(self, predictor: Callable[[int | None], Predict], team: ProcessGroup = ALONE) -> list[Score]:
-        """Every metric of every answer on every split, see `answers`."""
-        return self.scored(self.answers(predictor, team))
-
     @torch.no_grad()
     def answers(self, predictor: Callable[[int | None], Predict], team: ProcessGroup = ALONE) -> Answers:
         """What the models say to the images of every split.

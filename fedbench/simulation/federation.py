@@ -55,8 +55,12 @@ class Federation:
         self.widths = Sizes("width", given["widths"], clients, self.seed) if "widths" in given else None
         r_n, width = (sizes.ranges if sizes else None for sizes in (self.ranks, self.widths))
         self.scenario = Scenario(clients, self.capacities.ranges, L, self.train["rounds"], r_n, width, fitting)
-        self._drawn_from = self._able if self._able is not None else len(clients)
-        self._by_domain = _by_domain(clients.domains, self._able) if "per_domain" in self.participation else ()
+        self.able, domains = self._with_a_size(), clients.domains
+        self._able_by_domain = (
+            [self.able[domains[self.able] == domain] for domain in np.unique(domains)]
+            if "per_domain" in self.participation
+            else []
+        )
 
     def fits(self, sizes: Sequence[tuple[Size, Costs]], config: Mapping[str, Any] | None) -> Dealt[Size | None]:
         """The size that each client takes of these, with their costs, by what the configuration says must fit; without
@@ -92,15 +96,15 @@ class Federation:
         size; None where clients have no devices."""
         if self.fitted is None:
             return None
-        held, able, many = self.clients.sizes, self._able, np.bincount(self.fitted.which).tolist()
+        held, many = self.clients.sizes, np.bincount(self.fitted.which).tolist()
         had = [(size, count) for size, count in zip(self.fitted.kinds, many, strict=True) if size is not None]
         sizes: Counter[str] = Counter()
         for size, count in sorted(had, key=lambda one: one[0].order):
             sizes[str(size)] += count  # different ones may have one name
         return {
-            "clients": len(held) if able is None else len(able),
+            "clients": len(self.able),
             "of_clients": len(held),
-            "images": int(held.sum() if able is None else held[able].sum()),
+            "images": int(held[self.able].sum()),
             "of_images": int(held.sum()),
             "sizes": dict(sizes),
         }
@@ -142,26 +146,24 @@ class Federation:
             widths=_numbers((self.widths.of(t, i) for i in ids), torch.float64) if self.widths else None,
         )
 
-    @property
-    def _able(self) -> np.ndarray | None:
-        """(n,) int64: the clients that have a size, in order; None where all have."""
+    def _with_a_size(self) -> np.ndarray:
+        """(n,) int64: the clients that have a size and so can take part, in order."""
         if self.fitted is None or None not in self.fitted.kinds:
-            return None
+            return np.arange(len(self.clients))
         return np.flatnonzero(self.fitted.which != self.fitted.kinds.index(None))
 
     def _sample(self, t: int) -> list[int]:
+        """The clients that take part in round t."""
         how, draw = self.participation, numpy_generator(self.seed, t, use="participation")
         if "per_domain" in how:
             chosen: list[int] = []
-            for here in self._by_domain:
+            for here in self._able_by_domain:
                 chosen += draw.choice(here, size=min(how["per_domain"], len(here)), replace=False).tolist()
             return sorted(chosen)
-        among = self._drawn_from
         if "all" in how:
-            return list(range(among)) if isinstance(among, int) else among.tolist()
-        number = among if isinstance(among, int) else len(among)
-        count = how["count"] if "count" in how else max(1, round(how["fraction"] * number))
-        return sorted(draw.choice(among, size=min(count, number), replace=False).tolist())
+            return self.able.tolist()
+        count = how["count"] if "count" in how else max(1, round(how["fraction"] * len(self.able)))
+        return sorted(draw.choice(self.able, size=min(count, len(self.able)), replace=False).tolist())
 
     def steps(self, client: int, epochs: int | None = None) -> int:
         """What a client takes in a round in which nothing goes wrong: local_epochs, or so many, of its batches, at most
@@ -219,12 +221,6 @@ def refuse_idle(clients: Clients) -> None:
     """Raises UserError where a client has no images."""
     if idle := np.flatnonzero(clients.sizes == 0)[:5].tolist():
         raise UserError(f"the partition gave clients {idle} no training examples; every client needs one")
-
-
-def _by_domain(domains: np.ndarray, able: np.ndarray | None) -> list[np.ndarray]:
-    """The clients of each domain that there is, in order, of those who are able; None: all are."""
-    among = np.arange(len(domains)) if able is None else able
-    return [among[domains[among] == domain] for domain in np.unique(domains)]
 
 
 class Batches:

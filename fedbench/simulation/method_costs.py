@@ -11,7 +11,6 @@ import torch
 
 from fedbench import machine
 from fedbench.devices.feasibility import outlooks
-from fedbench.errors import NotApplicable
 from fedbench.method import Setup
 from fedbench.registry.assets import Assets
 from fedbench.registry.registry import Registry
@@ -25,14 +24,7 @@ Config = Mapping[str, Any]
 
 # What cells that one method serves may differ in, by its name in the set-up. All else of a configuration is equal.
 LOOKED_AT = ("seed", "clients", *SIZES, "proxy")
-OF_METHODS = (
-    "method",
-    "adapter",
-    "backbone",
-    "profile",
-    "precision",
-    "engine",
-)  # which federated data do not depend on
+OF_METHODS = ("method", "adapter", "backbone", "profile", "precision", "engine")  # federated data do not depend on them
 DATA, BUILT = 64, 16  # federated data and simulations of one method that are kept
 REGISTERED = 3_000_000  # clients of all federated data that are kept, unless one alone has more
 
@@ -95,22 +87,19 @@ class _Scenario(_Noting, Scenario):
 
 @dataclass
 class _Built:
-    """A method that was built for a cell, or why it could not be, and which of LOOKED_AT it has read by now."""
+    """The simulation of a cell with its method, and which of LOOKED_AT that has read by now."""
 
     config: Config
     federated: FederatedData
     noted: set[str]
-    simulation: Simulation | None = None
-    reason: NotApplicable | None = None
+    simulation: Simulation
 
     def serves(self, config: Config, federated: FederatedData) -> bool:
         """Whether it would be the same, had it been built for another cell."""
         return all(_read(name, self.config, self.federated) == _read(name, config, federated) for name in self.noted)
 
     def totals(self, config: Config, federated: FederatedData) -> dict[str, Any]:
-        """The totals of a cell that it serves. Raises UserError, NotApplicable."""
-        if self.simulation is None:
-            raise self.reason or AssertionError
+        """The totals of a cell that it serves. Raises UserError."""
         check_ranks(self.simulation.model, federated.federation.scenario)
         records = RoundRecords(config, federated.dataset, federated.federation)
         return records.totals(self.simulation.method, sum(federated.sizes))
@@ -158,19 +147,15 @@ class MethodCosts:
         return self._built[-1].totals(config, federated)
 
     def _build(self, config: Config, federated: FederatedData) -> _Built:
-        built = _Built(config, federated, set())
+        noted = set[str]()
 
         def setup(**given: Any) -> Setup:
             made = _Setup(**{**given, "scenario": _Scenario(**vars(given["scenario"]))})
             for one in (made, made.scenario):
-                object.__setattr__(one, "noted", built.noted)
+                object.__setattr__(one, "noted", noted)
             return made
 
-        try:
-            built.simulation = self._simulation(config, federated, setup)
-        except NotApplicable as reason:
-            built.reason = reason
-        return built
+        return _Built(config, federated, noted, self._simulation(config, federated, setup))
 
     def _simulation(self, config: Config, federated: FederatedData, setup: Any) -> Simulation:
         source = self.assets.source(config["backbone"])

@@ -262,15 +262,14 @@ class Simulation:
         self,
         on_round: Callable[[int, Rows], None] = lambda t, rows: None,
         team: ProcessGroup = ALONE,
-        on_layers: Callable[[Rows], None] | None = None,
         progress: Progress | None = None,
     ) -> tuple[Rows, Rows]:
         """All rounds; returns the rows of eval.parquet and of rounds.parquet, and leaves the last `state`. Raises
         Diverged; UserError for a state that cannot be kept.
 
-        team: the processes that run this simulation, each of them by this function · on_layers: is handed every round's
-        rows of layers.parquet; without it they are not computed · progress: where to go on, as if the rounds before
-        had been computed just now; kept up to date but for `layers` and `seconds`.
+        team: the processes that run this simulation, each of them by this function; the first alone has the rows of
+        layers.parquet · progress: where to go on, as if the rounds before had been computed just now; kept up to date
+        but for `seconds`.
         """
         progress = progress or Progress()
         tables, records = progress.tables, self.records
@@ -288,8 +287,8 @@ class Simulation:
             if t == 0:
                 self._refuse_unkept(state)
             clients = records.enter(tables, t, report)
-            if on_layers:
-                on_layers(records.layers(t, self.model, before, state, report))
+            if not team.rank:
+                tables["layers"] += records.layers(t, self.model, before, state, report)
             if t + 1 in due:
                 self._test(state, t + 1, tables)
             if records.sized and t + 1 == self.rounds:

@@ -166,10 +166,7 @@ class _Computation:
         self._halve(progress.round)  # one that was killed before it could say that it had come so far
 
         def work(team: ProcessGroup) -> None:
-            if team.rank == 0:
-                simulation.run(self._on_round, team, progress.tables["layers"].extend, progress)
-            else:
-                simulation.run(team=team, progress=progress)
+            simulation.run(self._on_round if team.rank == 0 else lambda t, rows: None, team, progress)
 
         together(min(processes, simulation.processes), work)
 

@@ -13,7 +13,7 @@ from random import Random
 import pyarrow as pa
 import pyarrow.parquet as pq
 from click.testing import CliRunner
-from factories import DOMAINS, config, eval_rows, layer_row, write_cell
+from factories import DOMAINS, eval_rows, layer_row, write_cell
 
 from fedbench.cli import main
 from fedbench.errors import UserError
@@ -22,7 +22,7 @@ from fedbench.results import content_hash, load, load_results, merge_index, read
 from fedbench.results.files import cleared, described
 from fedbench.results.index import write_expected
 from fedbench.results.merge import merge
-from fedbench.runner.estimate import kind, past_rates
+from fedbench.runner.estimate import past_rounds
 from fuzz.mutants import TEXTS, changed, damaged, rewritten
 from fuzz.watch import SECRET, Leak
 
@@ -46,8 +46,6 @@ class Folders:
         row = {"scenario": "mixed", "variant": "", "dataset": "strokes6", "backbone": "micro_vit", "method": "fedra"}
         rows = [{**row, "metric": metric, "value_percent": 71.5, "source": "Table 1"} for metric in ("average", "dim")]
         write_expected(self.good / "s", "s", rows)
-        optimizer = {"name": "sgd", "lr": 0.1}
-        self.kinds = {kind(config("fedra") | {"train": {"optimizer": optimizer}}, {"fedbench": "0.1.0"})}
         secret = shared / "elsewhere"
         write_cell(secret, SECRET, label=SECRET, evaluation=eval_rows(values))
         (self.secret,) = (path for path in secret.iterdir() if path.is_dir())
@@ -114,7 +112,7 @@ class Folders:
                     assert result.layers.num_rows >= 0 and result.rounds.num_rows >= 0
         elif how == 10:
             merge_index(inside / "s", "s", [])
-            past_rates(inside, self.kinds, {"cpu": "any"})
+            past_rounds(inside, {"cpu": "any"})
         elif how == 11:
             for place in sorted((inside / "s").glob("*/")):
                 leaderboards(load([place]))

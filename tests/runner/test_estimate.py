@@ -15,7 +15,15 @@ from fedbench.results import read_manifest, write_manifest
 from fedbench.results.identity import identity_of
 from fedbench.runner import estimate
 from fedbench.runner.cells import Cell
-from fedbench.runner.estimate import Rates, kind, kind_of, past_rates, probed_rates
+from fedbench.runner.estimate import (
+    Rates,
+    but_seed_and_rounds,
+    kind,
+    kind_of,
+    past_rounds,
+    probed_rates,
+    rates_of,
+)
 
 MACHINE = {"device": "cpu", "cpu": "any", "cores": 2}
 OPTIMIZER = {"name": "sgd", "lr": 0.1}
@@ -89,9 +97,9 @@ def test_a_kind_leaves_the_configuration_as_it_is():
 
 @pytest.fixture
 def finished(tmp_path):
-    """finished(seconds, seed, **changes of the manifest) -> the kind of a cell on disk that trained for 4 s."""
+    """finished(seconds, seed, **changes of the manifest) -> the folder of a cell of two rounds that trained for 4 s."""
 
-    def write(seconds: float, seed: int = 0, **changes) -> str:
+    def write(seconds: float, seed: int = 0, **changes) -> Path:
         tested = {t: dict.fromkeys(DOMAINS, 0.5) for t in (6, 12)}
         rows = eval_rows(tested) + eval_rows(tested, "accuracy/last")
         rounds = [row | {"seconds": 1.0, "flops": 500} for row in prefix_rounds((1, 1), rounds=2)]
@@ -99,55 +107,50 @@ def finished(tmp_path):
         manifest = read_manifest(folder)
         manifest |= {"seconds": seconds, "machine": MACHINE} | changes
         write_manifest(folder, manifest)
-        return kind(manifest["config"], manifest["versions"])
+        return folder
 
     return write
 
 
-def test_training_is_timed_and_the_rest_is_the_start(tmp_path, finished):
-    which = finished(1000.0)
-    (rates,) = past_rates(tmp_path, {which}, MACHINE).values()
+def test_training_is_timed_and_the_rest_is_the_start(finished):
     steps = sum(row["steps"] for row in prefix_rounds((1, 1), rounds=2))
     tested, trained = 2 * len(DOMAINS) * 300, steps * config("fedra")["train"]["batch_size"]
-    assert rates == Rates(pytest.approx(1000 - 2000 * (1 + tested / trained / 3) / 500), 1 / 500)
+    start = pytest.approx(1000 - 2000 * (1 + tested / trained / 3) / 500)
+    assert rates_of(finished(1000.0)) == Rates(start, 1 / 500)
 
 
-def test_the_fastest_of_several_counts(tmp_path, finished):
-    slow = finished(2000.0)
-    assert finished(1000.0, seed=1) == slow
-    (rates,) = past_rates(tmp_path, {slow}, MACHINE).values()
-    assert rates.start < 1000
-
-
-def test_clients_that_are_trained_side_by_side_take_no_longer_than_their_cell(tmp_path, finished):
-    which = finished(3.0)
-    (rates,) = past_rates(tmp_path, {which}, MACHINE).values()
+def test_clients_that_are_trained_side_by_side_take_no_longer_than_their_cell(finished):
+    rates = rates_of(finished(3.0))
     assert rates.start == 0.0 and rates.per_flop < 3.0 / 2000
+
+
+def test_the_fastest_of_cells_that_differ_in_seed_and_rounds_counts(tmp_path, finished):
+    manifest = read_manifest(finished(2000.0))
+    finished(1000.0, seed=1)
+    rounds = manifest["config"]["train"]["rounds"]
+    assert past_rounds(tmp_path, MACHINE) == {but_seed_and_rounds(manifest["config"]): 1000.0 / rounds}
+    longer = manifest["config"] | {"train": manifest["config"]["train"] | {"rounds": 99}}
+    assert but_seed_and_rounds(longer) in past_rounds(tmp_path, MACHINE)
+    assert but_seed_and_rounds(longer | {"precision": "bf16"}) not in past_rounds(tmp_path, MACHINE)
 
 
 @pytest.mark.parametrize("key", ["cpu", "device", "gpu"])
 def test_another_machine_says_nothing(tmp_path, finished, key):
-    which = finished(20.0)
-    assert past_rates(tmp_path, {which}, MACHINE | {key: "other"}) == {}
+    finished(20.0)
+    assert past_rounds(tmp_path, MACHINE | {key: "other"}) == {}
 
 
 @pytest.mark.parametrize("changes", [{"status": "failed"}, {"seconds": 0.0}, {"machine": {}}])
 def test_what_cannot_be_used_is_passed_over(tmp_path, finished, changes):
-    which = finished(**{"seconds": 20.0} | changes)
-    assert past_rates(tmp_path, {which}, MACHINE) == {}
+    finished(**{"seconds": 20.0} | changes)
+    assert past_rounds(tmp_path, MACHINE) == past_rounds(tmp_path / "nowhere", MACHINE) == {}
 
 
 def test_a_cell_of_another_version_of_results_is_passed_over(tmp_path, finished):
-    which = finished(20.0)
+    finished(20.0)
     (file,) = tmp_path.glob("s/**/manifest.json")
     file.write_text(re.sub(r'"result_version": \d+', '"result_version": 0', file.read_text()))
-    assert past_rates(tmp_path, {which}, MACHINE) == {}
-
-
-def test_other_kinds_are_not_looked_at(tmp_path, finished):
-    finished(20.0)
-    assert past_rates(tmp_path, {"another"}, MACHINE) == {}
-    assert past_rates(tmp_path / "nowhere", {"another"}, MACHINE) == {}
+    assert past_rounds(tmp_path, MACHINE) == {}
 
 
 # --- probes -------------------------------------------------------------------------------------------------------

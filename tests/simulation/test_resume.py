@@ -33,7 +33,7 @@ class Broken(Exception):
 
 def uninterrupted(config, plugins, processes=1):
     simulation, progress = Simulation(config, plugins), Progress()
-    together(processes, lambda team: simulation.run(team=team, progress=progress, on_layers=layers_of(progress)))
+    together(processes, lambda team: simulation.run(team=team, progress=progress))
     return outcome(progress)
 
 
@@ -45,7 +45,7 @@ def broken_off_after_every_round(config, plugins, folder, processes=1):
         raise Broken
 
     def work(team):
-        simulation.run(on_round if team.rank == 0 else after_nothing, team, layers_of(progress), progress)
+        simulation.run(on_round if team.rank == 0 else after_nothing, team, progress)
 
     for t in range(ROUNDS):
         checkpoints = Checkpoints(folder, "0" * 12, "cpu")
@@ -59,10 +59,6 @@ def broken_off_after_every_round(config, plugins, folder, processes=1):
 
 def after_nothing(t, rows):
     return
-
-
-def layers_of(progress):
-    return progress.tables["layers"].extend
 
 
 def outcome(progress):

@@ -262,12 +262,9 @@ def test_rows_have_the_columns_of_the_schema(registry, cells):
 
 
 @pytest.mark.parametrize("key", [("skew", "fedra"), ("skew", "exclusive")])
-def test_layers_are_recorded_beside_the_same_rounds(registry, cells, key):
-    layers = []
-    evaluation, rounds = Simulation(cells[key], registry).run(on_layers=layers.extend)
-    unwatched = Simulation(cells[key], registry).run()
-    assert evaluation == unwatched[0]
-    assert [{**row, "seconds": 0} for row in rounds] == [{**row, "seconds": 0} for row in unwatched[1]]
+def test_layers_are_recorded_in_every_round(registry, cells, key):
+    _, rounds = Simulation(cells[key], registry).run(progress=(progress := Progress()))
+    layers = progress.tables["layers"]
     assert all(row.keys() == COLUMNS["layers"].keys() for row in layers)
     assert [(row["round"], row["layer"]) for row in layers] == [(t, j) for t in (1, 2) for j in range(6)]
     for row in layers:
@@ -285,9 +282,8 @@ def test_layers_are_weighed_as_the_aggregator_weighs(registry, cells):
         unequal = {"name": "dirichlet", "alpha": 0.5, "clients_per_domain": 2, "balanced": False, "min_examples": 1}
         config["data"]["partition"], config["participation"] = unequal, {"all": True}
         config["method"]["aggregator"]["weights"] = weights
-        layers = []
-        Simulation(config, registry).run(on_layers=layers.extend)
-        return [row["aggregation_error"] for row in layers[:6] if row["holders"] > 1]
+        Simulation(config, registry).run(progress=(progress := Progress()))
+        return [row["aggregation_error"] for row in progress.tables["layers"][:6] if row["holders"] > 1]
 
     assert all(one != other for one, other in zip(errors("examples"), errors("uniform"), strict=True))
 
@@ -297,7 +293,7 @@ def test_nothing_is_told_of_products_that_a_method_weighs_in_words_of_its_own(re
     config = json.loads(json.dumps(cells["skew", "hetlora"]))
     assert config["method"]["weights"] == "sparsity"
     config["method"]["weights"] = weights
-    layers = []
-    Simulation(config, registry).run(on_layers=layers.extend)
+    Simulation(config, registry).run(progress=(progress := Progress()))
+    layers = progress.tables["layers"]
     assert any(row["holders"] > 1 for row in layers)
     assert all(math.isnan(row["aggregation_error"]) is not known for row in layers if row["holders"])

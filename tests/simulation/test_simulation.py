@@ -184,10 +184,10 @@ def test_any_number_of_processes_gives_the_same_rows(registry, cells, key, monke
     monkeypatch.setattr("fedbench.engine.microbatching.ROWS", 100)  # so that there is something to share
 
     def rows(processes):
-        simulation, layers = Simulation(cells[key], registry), []
-        evaluation, rounds = together(processes, lambda team: simulation.run(team=team, on_layers=layers.extend))
+        simulation, progress = Simulation(cells[key], registry), Progress()
+        evaluation, rounds = together(processes, lambda team: simulation.run(team=team, progress=progress))
         rounds = [{**row, "seconds": 0, "loss": str(row["loss"])} for row in rounds]
-        return evaluation, rounds, json.dumps(layers)  # with NaN, equal as text
+        return evaluation, rounds, json.dumps(progress.tables["layers"])  # with NaN, equal as text
 
     alone = rows(1)
     assert rows(3) == alone
