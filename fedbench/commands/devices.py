@@ -20,7 +20,7 @@ from fedbench.disk import hash_of_json
 from fedbench.errors import UserError
 from fedbench.registry.assets import Assets
 from fedbench.registry.registry import Registry
-from fedbench.simulation.cost_estimate import DEADLINE, answers
+from fedbench.simulation.cost_estimate import DEADLINE, cost_estimates
 from fedbench.suite import load
 from fedbench.words import human_bytes, lasting
 
@@ -140,7 +140,8 @@ def fits_of(loaded: Suite, chosen: tuple, assets: Any, images: int, timeout: flo
         rules[_limits(point.config.get("fit", {"memory": True}))] = None
         ways[_way(point.config)] = None
     function = "fedbench.simulation.method_costs:feasible"
-    answered = answers("fits", function, list(cells.items()), assets, timeout, devices=devices, images=images)
+    given: dict[str, Any] = {"kind": "fits", "function": function, "devices": devices, "images": images}
+    answered = cost_estimates(list(cells.items()), assets, timeout, **given)
     found: dict[Where, dict[str, Any]] = {}
     missing: dict[str, None] = {}
     failed = False

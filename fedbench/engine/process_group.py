@@ -82,7 +82,7 @@ class ProcessGroup:
     def _received(link: Connection) -> bytes:
         try:
             message = link.recv_bytes()
-        except (EOFError, OSError):  # between messages, or amid one
+        except (EOFError, OSError):  # between messages, or within one
             raise Gone("a process that computes this cell with this one was ended") from None
         if message.startswith(FAILED):
             report = message.removeprefix(FAILED).decode()

@@ -322,19 +322,19 @@ def _is_its_layers(model: nn.Module, image_size: int) -> bool:
     blocks, generator = cast(Any, model).blocks, torch.Generator().manual_seed(0)
     try:
         with torch.device("cpu"):  # where shapes alone are made, new tensors have no values
-            twin = copy.deepcopy(model, {id(blocks): copy.deepcopy(blocks[:2])}).eval()
-            like = next(twin.parameters())
-            twin = twin.to_empty(device="cpu")
-            for tensor in (*twin.parameters(), *twin.buffers()):
+            copied = copy.deepcopy(model, {id(blocks): copy.deepcopy(blocks[:2])}).eval()
+            like = next(copied.parameters())
+            copied = copied.to_empty(device="cpu")
+            for tensor in (*copied.parameters(), *copied.buffers()):
                 bound = tensor[0].numel() ** -0.5 if tensor.dim() > 1 else 1.0
                 tensor.uniform_(-bound, bound, generator=generator) if tensor.is_floating_point() else tensor.zero_()
             x = torch.randn(1, 3, image_size, image_size, generator=generator, dtype=like.dtype)
-            cut, own = Blocks(twin).pooled(x), twin(x)
+            cut, own = Blocks(copied).pooled(x), copied(x)
     except UserError:
         raise
     except Exception:  # whatever a model of another kind raises that is called in pieces
         return False
-    return own.shape == cut.shape == (1, twin.num_features) and torch.allclose(cut, own, 1e-3, 1e-5, equal_nan=True)
+    return own.shape == cut.shape == (1, copied.num_features) and torch.allclose(cut, own, 1e-3, 1e-5, equal_nan=True)
 
 
 @torch.no_grad()

@@ -328,7 +328,7 @@ def _passing(shape: Shape, holding: Holding, image_size: int) -> int:
 
     def alive() -> int:
         passed = _unused(model, below)
-        return to_answer(model, lambda twin, x: twin(x, range(below), exits), image_size, passed, training=True)
+        return to_answer(model, lambda copied, x: copied(x, range(below), exits), image_size, passed, training=True)
 
     return once(model.origin, shape.parameters, ("passing", below, exits, image_size, shape.dropouts), alive)
 
@@ -342,9 +342,9 @@ def _measured_once(shape: Shape, holding: Holding, objective: Objective, image_s
 def _measure(
     model: Blocks, holding: Holding, objective: Objective, image_size: int, recomputes: bool = False
 ) -> tuple[int, int]:
-    def loss(twin: Blocks, x: Tensor, y: Tensor) -> Tensor:
-        _cut(twin, holding)
-        return objective(twin(x, range(holding.depth), holding.exits), y, 0)
+    def loss(copied: Blocks, x: Tensor, y: Tensor) -> Tensor:
+        _cut(copied, holding)
+        return objective(copied(x, range(holding.depth), holding.exits), y, 0)
 
     return counted(model, loss, image_size, _unused(model, holding.depth), recomputes)
 
@@ -354,17 +354,17 @@ def _unused(model: Blocks, depth: int) -> Iterable[nn.Module]:
     return model.blocks[depth:] if type(model).forward is Blocks.forward else ()
 
 
-def _cut(twin: Blocks, holding: Holding) -> None:
+def _cut(copied: Blocks, holding: Holding) -> None:
     """Let the first layers of a model train what the holding says, with adapters of its ranks."""
-    axes = {place: axis for pair in pairs(twin) for place, axis in ((pair.A, 0), (pair.B, 1))}
+    axes = {place: axis for pair in pairs(copied) for place, axis in ((pair.A, 0), (pair.B, 1))}
     for i, (trained, rank) in enumerate(zip(holding.trained, holding.computed, strict=True)):
-        for name, p in twin.r(i).items():
+        for name, p in copied.r(i).items():
             if rank is not None and f"r/{i}/{name}" in axes:
                 path, _, own = name.rpartition(".")
                 p = nn.Parameter(p.narrow(axes[f"r/{i}/{name}"], 0, rank))
-                setattr(twin.blocks[i].get_submodule(path), own, p)
+                setattr(copied.blocks[i].get_submodule(path), own, p)
             p.requires_grad_(trained and not holding.freezes(name))
-    for name, p in twin.shared().items():
+    for name, p in copied.shared().items():
         p.requires_grad_(not holding.freezes(name))
 
 

@@ -60,9 +60,9 @@ def counted(
     pass."""
 
     def on(device: str) -> tuple[int, int]:
-        twin = blank(model, unused, device, training=True)
-        x, y = one_image(twin, image_size)
-        return count(twin, lambda: loss(twin, x, y).backward(), recomputes)
+        copied = blank(model, unused, device, training=True)
+        x, y = one_image(copied, image_size)
+        return count(copied, lambda: loss(copied, x, y).backward(), recomputes)
 
     return quickest(on, model, image_size, unused)
 
@@ -88,14 +88,14 @@ def blank(model: Model, unused: Iterable[nn.Module] = (), device: str = "meta", 
     own = (p for p in _used(model, made) if type(p) is nn.Parameter)
     made |= {id(p): nn.Parameter(torch.zeros(p.shape, dtype=p.dtype, device=device), p.requires_grad) for p in own}
     made |= {id(b): torch.zeros_like(b, device=device) for b in model.buffers() if type(b) is Tensor}
-    twin = copy.deepcopy(model, made).to(device)
+    copied = copy.deepcopy(model, made).to(device)
     module: Any  # timm has the attribute in every kind of attention
-    for module in twin.modules():
+    for module in copied.modules():
         if hasattr(module, "fused_attn"):
             module.fused_attn = False
         if isinstance(module, SeededDropout):
             module.all_kept = training
-    return twin
+    return copied
 
 
 def _used(module: nn.Module, left_out: Mapping[int, Any]) -> Iterator[nn.Parameter]:
@@ -208,10 +208,10 @@ def to_answer(
     answer does not call · training: whether dropout has masks."""
 
     def on(device: str) -> int:
-        twin = blank(model, unused, device, training)
-        x, _ = one_image(twin, image_size)
+        copied = blank(model, unused, device, training)
+        x, _ = one_image(copied, image_size)
         with torch.no_grad():
-            return int(x.nbytes) + most_alive(lambda: answer(twin, x))
+            return int(x.nbytes) + most_alive(lambda: answer(copied, x))
 
     return quickest(on, model, image_size, unused)
 
@@ -238,7 +238,7 @@ def to_run(model: Blocks, depth: int, exits: Sequence[Exit], image_size: int, ra
             terms = p.shape[axes[place]] if place in axes else 1
             own += p.nbytes * (terms if rank is None else min(rank, terms)) // terms
     unused = model.blocks[depth:] if type(model).forward is Blocks.forward else ()  # another may call them all
-    computing = to_answer(model, lambda twin, x: twin(x, range(depth), exits), image_size, unused)
+    computing = to_answer(model, lambda copied, x: copied(x, range(depth), exits), image_size, unused)
     return model.frozen_bytes(depth) + own + computing
 
 

@@ -381,15 +381,15 @@ def _of_candidates(
 
 def _sum(parts: Sequence[Row], share: float) -> Row:
     """What candidates come to that compute so large a share of all their rounds. Of those whose cost is unknown the
-    reason stands there, and under `unpriced` how many they are; where none can be priced, the first one's reason alone.
+    first one's reason stands there, and under `unpriced` how many they are; where no cost is known, that reason alone.
     One that is not applicable costs nothing."""
-    priced = [part for part in parts if "flops" in part]
+    estimated = [part for part in parts if "flops" in part]
     unknown = [part["unknown"] for part in parts if "unknown" in part]
-    if not priced:
+    if not estimated:
         return dict(parts[0])
     row: Row = {}
-    for key in dict.fromkeys(key for part in priced for key in part):  # in some no client may take part
-        numbers = [part[key] for part in priced if key in part]
+    for key in dict.fromkeys(key for part in estimated for key in part):  # in some no client may take part
+        numbers = [part[key] for part in estimated if key in part]
         total = share * sum(numbers)
         row[key] = round(total) if isinstance(numbers[0], int) else total
     if unknown:

@@ -27,7 +27,7 @@ DEADLINE = 120.0  # seconds that the estimate of one cell may take
 Config = Mapping[str, Any]
 Cell = tuple[str, Config]  # its id, and its configuration
 Found = dict[str, Any]
-Tell = Callable[[dict[str, Any]], None]
+Send = Callable[[dict[str, Any]], None]
 
 
 def cost_estimates(
@@ -35,30 +35,21 @@ def cost_estimates(
     assets: Assets,
     timeout: float | None = None,
     preparing: Callable[[int, int], Any] = lambda done, of: None,
-) -> dict[str, Found]:
-    """What each cell will cost, see `RoundRecords.totals`, or why that is not known, by its id; see `answers`."""
-    return answers("totals", "fedbench.simulation.method_costs:estimates", cells, assets, timeout, preparing)
-
-
-def answers(
-    kind: str,
-    function: str,
-    cells: Sequence[Cell],
-    assets: Assets,
-    timeout: float | None = None,
-    preparing: Callable[[int, int], Any] = lambda done, of: None,
+    *,
+    kind: str = "totals",
+    function: str = "fedbench.simulation.method_costs:estimates",
     **given: Any,
 ) -> dict[str, Found]:
-    """What a function answers of each cell, see `Asking`, by its id. What is `refused`, `broke` or `failed` is not kept
-    on disk.
+    """What each cell will cost, see `RoundRecords.totals`, or what another function answers of it, or why that is not
+    known, see `Asking`; by its id. What is `refused`, `broke` or `failed` is not kept on disk.
 
     Args:
-        kind: where answers are kept in the cache folder.
-        function: as of `Asking`.
         cells: distinct ones; an id says all that its answer depends on but the code.
         assets: of the suite.
         timeout: seconds that the answer of one cell may take, DEADLINE by default.
         preparing: called with how many cells are done, of how many.
+        kind: where answers are kept in the cache folder.
+        function: as of `Asking`.
         given: further arguments of the function.
     """
     groups: dict[str, list[Cell]] = {}
@@ -91,10 +82,10 @@ def of_one_method(config: Config) -> str:
     return json.dumps(parts, sort_keys=True)
 
 
-def answer_each(cells: list[Cell], registry: Registry, answer: Callable[[str, Config], Found], tell: Tell) -> None:
-    """In a child process: send what answer(id, config) gives for each cell, or why it gives nothing, see `Asking`."""
+def answer_each(cells: list[Cell], registry: Registry, answer: Callable[[str, Config], Found], send: Send) -> None:
+    """In a child process: report what answer(id, config) gives for each cell, or why there is none, see `Asking`."""
     for id, config in cells:
-        tell({"event": "answered", "id": id, "found": _answered(id, config, registry, answer)})
+        send({"event": "answered", "id": id, "found": _answered(id, config, registry, answer)})
 
 
 def _answered(id: str, config: Config, registry: Registry, answer: Callable[[str, Config], Found]) -> Found:

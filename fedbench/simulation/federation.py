@@ -83,11 +83,11 @@ class Federation:
         """What a client does in so many steps of a round, or in one in which nothing goes wrong."""
         steps = self.steps(client) if steps is None else steps
         images = self.images(client, steps)
-        beside = self.steps_beside  # asked of few methods alone
+        more_steps = self.steps_beside  # asked of few methods alone
         return Work(
             images,
             images - self.images(client, max(0, steps - 1)),
-            lambda epochs: self.images(client, beside(client, epochs, steps)),
+            lambda epochs: self.images(client, more_steps(client, epochs, steps)),
         )
 
     @property

@@ -14,7 +14,7 @@ from fedbench.devices.feasibility import outlooks
 from fedbench.method import Setup
 from fedbench.registry.assets import Assets
 from fedbench.registry.registry import Registry
-from fedbench.simulation.cost_estimate import Tell, answer_each, of_one_method
+from fedbench.simulation.cost_estimate import Send, answer_each, of_one_method
 from fedbench.simulation.federated_data import FederatedData
 from fedbench.simulation.round_records import RoundRecords
 from fedbench.simulation.simulation import Simulation, check_ranks
@@ -29,26 +29,26 @@ DATA, BUILT = 64, 16  # federated data and simulations of one method that are ke
 REGISTERED = 3_000_000  # clients of all federated data that are kept, unless one alone has more
 
 
-def estimates(asked: Mapping[str, Any], tell: Tell) -> None:
-    """In a child process: send what cells cost, see `cost_estimates`.
+def estimates(asked: Mapping[str, Any], send: Send) -> None:
+    """In a child process: report what cells cost, see `cost_estimates`.
 
     Args:
         asked: the plugin `files` and the `base` of `Assets`, and the `cells`.
-        tell: see `answer_each`.
+        send: see `answer_each`.
     """
     machine.leave_alone()
     registry = Registry(asked["files"], in_place=True)
     costs = MethodCosts(Assets(registry, asked["base"]))
-    answer_each(asked["cells"], registry, lambda id, config: costs.totals(config), tell)
+    answer_each(asked["cells"], registry, lambda id, config: costs.totals(config), send)
 
 
-def feasible(asked: Mapping[str, Any], tell: Tell) -> None:
-    """In a child process: send which sizes of cells' methods fit devices, as JSON under `rows`, see `outlooks`.
+def feasible(asked: Mapping[str, Any], send: Send) -> None:
+    """In a child process: report which sizes of cells' methods fit devices, as JSON under `rows`; see `outlooks`.
 
     Args:
         asked: as of `estimates`, and how many `images` a client has, and the `devices` of each cell by its id, the
             server's the last.
-        tell: see `answer_each`.
+        send: see `answer_each`.
     """
     registry = Registry(asked["files"], in_place=True)
     assets = Assets(registry, asked["base"])
@@ -63,7 +63,7 @@ def feasible(asked: Mapping[str, Any], tell: Tell) -> None:
         found = outlooks(config, assets, there, server, asked["images"], simulation_of)
         return {"rows": [one.to_json() for one in found]}
 
-    answer_each(asked["cells"], registry, answer, tell)
+    answer_each(asked["cells"], registry, answer, send)
 
 
 class _Noting:

@@ -22,7 +22,7 @@ from fedbench.simulation.state import STRUCTURE, load, save
 from fedbench.types import Clients, Dataset, Images, Splits, Texts
 from fedbench.words import shortened
 
-AGAIN = "Run the suite again with --force: the cell is computed anew."
+AGAIN = "Run the suite again with --force: the cell is computed again."
 FEW = 10_000  # clients, of whom a finished cell keeps the facts one by one
 
 

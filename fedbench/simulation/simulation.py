@@ -175,9 +175,9 @@ class Simulation:
         with torch.device("meta"):
             shapes = shapes or source_of(self.config, registry, load=False)
             given: dict[str, Any] = {"store": self.store, "federated": self.federated, "fitting": True}
-            twin = Simulation(self.config, registry, "meta", shapes, self.dataset, **given)
+            on_shapes = Simulation(self.config, registry, "meta", shapes, self.dataset, **given)
         with torch.device("cpu"):  # whatever device the caller builds on
-            sizes = offered(twin.method, self.federation.num_layers, self.rounds)
+            sizes = offered(on_shapes.method, self.federation.num_layers, self.rounds)
         found = self.federation.fits(sizes, None if self.component.role == "ceiling" else self.config)
         return self.federation.with_sizes(found)
 

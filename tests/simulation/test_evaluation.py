@@ -39,7 +39,8 @@ def odd_from_four(x):
 
 @pytest.mark.parametrize("mixed", [True, False])
 def test_every_metric_of_every_domain_and_output(mixed):
-    scores = evaluation(mixed).scores(lambda client: odd_from_four)
+    made = evaluation(mixed)
+    scores = made.scored(made.answers(lambda client: odd_from_four))
     found = {(score.split.domain, score.metric): score.value for score in scores}
     assert found == {
         ("even", "accuracy"): 0.5,  # images 1 and 4
@@ -73,7 +74,8 @@ def test_one_model_answers_once_for_all_clients(mixed):
 
         return predict
 
-    scores = evaluation(mixed, splits=BY_CLIENT).scores(predictor)
+    made = evaluation(mixed, splits=BY_CLIENT)
+    scores = made.scored(made.answers(predictor))
     assert asked == [None] and sorted(seen) == [0, 1, 2, 3, 5, 6]
     found = {(s.split.domain, s.split.client, s.metric): (s.value, len(s.split.indices)) for s in scores}
     assert found == {
@@ -102,7 +104,7 @@ def test_personal_models_answer_for_their_own_clients_and_are_made_once(mixed, p
         return predict
 
     made = evaluation(mixed, splits=BY_CLIENT, personal=True)
-    scores = together(processes, lambda team: made.scores(predictor, team))
+    scores = made.scored(together(processes, lambda team: made.answers(predictor, team)))
     values = {score.split.client: score.value for score in scores if score.metric == "accuracy"}
     assert values == {4: pytest.approx(1 / 3), 7: 1, 9: 0}
     assert processes > 1 or current == [4, 7, 9]
@@ -110,7 +112,7 @@ def test_personal_models_answer_for_their_own_clients_and_are_made_once(mixed, p
 
 def test_where_domains_are_scored_the_global_model_answers_even_if_clients_have_their_own():
     asked = []
-    evaluation(True, personal=True).scores(lambda client: asked.append(client) or odd_from_four)
+    evaluation(True, personal=True).answers(lambda client: asked.append(client) or odd_from_four)
     assert asked == [None]
 
 

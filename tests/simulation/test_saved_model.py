@@ -58,7 +58,8 @@ def test_the_reopened_model_scores_what_is_on_disk(ran, plugins, engine, method)
     assert isinstance(predict, GlobalModel)
     check_state(simulation.state)
     last = [row for row in read_rows(folder, "eval") if row["round"] == simulation.rounds]
-    assert simulation.records.eval(simulation.rounds, simulation.evaluation.scores(lambda client: predict)) == last
+    answers = simulation.evaluation.answers(lambda client: predict)
+    assert simulation.records.eval(simulation.rounds, simulation.evaluation.scored(answers)) == last
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -105,7 +106,8 @@ def test_a_cell_that_is_tested_by_client_has_a_model_too(plugins, tmp_path):
     simulation, predict = reopen(folder, plugins)
     last = [row for row in read_rows(folder, "eval") if row["round"] == simulation.rounds]
     assert {row["client"] for row in last} == {0, 1}
-    assert simulation.records.eval(simulation.rounds, simulation.evaluation.scores(lambda client: predict)) == last
+    answers = simulation.evaluation.answers(lambda client: predict)
+    assert simulation.records.eval(simulation.rounds, simulation.evaluation.scored(answers)) == last
     x = torch.randn(4, 3, 8, 8)
     with torch.no_grad():
         expected = predict(x)

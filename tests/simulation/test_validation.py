@@ -171,7 +171,8 @@ def test_a_finished_cell_is_reopened_and_exported_with_them(plugins, tmp_path):
     (folder,) = (tmp_path / "r/tiny/cells").glob("[0-9a-f]*")
     rows = read_rows(folder, "eval")
     simulation, predict = reopen(folder, plugins)
-    again = simulation.records.eval(simulation.rounds, simulation.evaluation.scores(lambda client: predict))
+    answers = simulation.evaluation.answers(lambda client: predict)
+    again = simulation.records.eval(simulation.rounds, simulation.evaluation.scored(answers))
     assert again == [row for row in rows if row["round"] == simulation.rounds]
     blank, _ = reopen(folder, plugins, images=False)
     assert [len(client) for client in blank.federation.clients] == [3, 3]
