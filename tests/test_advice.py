@@ -60,12 +60,15 @@ OPTIONS = {
 }
 
 
+LOOKED_FOR = re.compile(r"fedbench[\w-]*\[|pip install|fedbench [a-z\\{]|--[a-z]|docs/\w")  # see `wrong_advice`
+
+
 def texts(path: Path) -> list[str]:
     """What a file says to people: the strings of code with a blank for each value in them; all of a page."""
     if path.suffix != ".py":
         return [re.sub(r"^# +", "", path.read_text(), flags=re.MULTILINE)]
-    found, inner = [], set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    found, inner, source = [], set(), path.read_text()
+    for node in ast.walk(ast.parse(source)) if LOOKED_FOR.search(source) else ():
         if isinstance(node, ast.JoinedStr):
             inner |= {id(part) for part in node.values}
             found.append("".join(p.value if isinstance(p, ast.Constant) else "{}" for p in node.values))
