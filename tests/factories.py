@@ -15,6 +15,7 @@ from fedbench.results import merge_index, read_index, write_manifest, write_rows
 from fedbench.results.columns import SIMULATED
 from fedbench.results.identity import identity
 from fedbench.results.index import Entry, Key
+from fedbench.results.pack import pack
 from fedbench.results.tables import table_bytes
 
 DOMAINS = ("solid", "outline", "texture", "dim", "clutter", "sketch")
@@ -199,11 +200,11 @@ def write_beside(folder: Path, tables: Mapping[str, Sequence[Mapping[str, Any]] 
             write_rows(folder, kind, table)
 
 
-def write_suite(folder: Path, seeds: Sequence[int] = (0, 1, 2), scenario: str = "mixed") -> Path:
+def write_suite(folder: Path, seeds: Sequence[int] = (0, 1, 2), scenario: str = "mixed", packed: bool = True) -> Path:
     """A suite like the shipped ones: five methods, two controls, one second output, one cell that failed, one
-    not applicable.
+    not applicable. packed: as a run leaves it, unless it is added to a folder.
     """
-    if folder.exists():
+    if folder.exists() or not packed:
         return _made_up(folder, tuple(seeds), scenario)
     shutil.copytree(_template(folder.name, tuple(seeds), scenario), folder)
     return folder
@@ -214,7 +215,9 @@ def _template(name: str, seeds: tuple[int, ...], scenario: str) -> Path:
     """Such a suite, made once and copied."""
     made = tempfile.TemporaryDirectory(prefix="fedbench-made-up-")
     atexit.register(made.cleanup)
-    return _made_up(Path(made.name) / name, seeds, scenario)
+    folder = _made_up(Path(made.name) / name, seeds, scenario)
+    pack(folder)
+    return folder
 
 
 def _made_up(folder: Path, seeds: tuple[int, ...], scenario: str) -> Path:

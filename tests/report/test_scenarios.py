@@ -19,6 +19,7 @@ from fedbench.report.leaderboards import leaderboards
 from fedbench.report.scenarios import RANKS_FROM, WIDE, lettered, ranks, standings, summary
 from fedbench.report.views import FEW
 from fedbench.results import load
+from fedbench.results.pack import pack
 from fedbench.runner.progress import RunSummary
 
 LEVELS = {"alllarge": 0.9, "fedra": 0.7, "depthfl": 0.6, "allsmall": 0.5}
@@ -38,6 +39,7 @@ def five(tmp_path_factory):
     folder = tmp_path_factory.mktemp("five")
     for name in FIVE:
         scenario(folder, name)
+    pack(folder / "s")
     return folder / "s"
 
 

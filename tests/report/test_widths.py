@@ -13,6 +13,8 @@ from fedbench.cli import main
 VIEWS = ([], ["summary"], ["pairs"], ["costs"], ["reach", "10%"])
 WIDTHS = ("0", "1", "20", "39", "100000", "-3", "wide")
 ENCODINGS = ("utf-8", "ascii", "latin-1", "cp1252", "utf-16", "gb18030")
+# Each view at one width and each width with the leaderboard; pairs, whose columns of names are folded, at some more.
+OFTEN = {*((" ".join(view), "39") for view in VIEWS), *(("", width) for width in WIDTHS), ("pairs", "1"), ("pairs", "0")}
 
 
 @pytest.fixture(scope="module")
@@ -26,8 +28,19 @@ def shown(suite, view, columns, charset):
         return CliRunner(charset=charset).invoke(main, words, env={"COLUMNS": columns}, catch_exceptions=False)
 
 
-@pytest.mark.parametrize("view", VIEWS, ids=" ".join)
-@pytest.mark.parametrize("columns", WIDTHS)
+@pytest.mark.parametrize(
+    ("columns", "view"),
+    [
+        pytest.param(
+            columns,
+            view,
+            id=f"{columns}-{' '.join(view)}",
+            marks=() if (" ".join(view), columns) in OFTEN else pytest.mark.slow,
+        )
+        for columns in WIDTHS
+        for view in VIEWS
+    ],
+)
 def test_a_view_of_any_width_has_all_methods(suite, view, columns):
     done = shown(suite, view, columns, "utf-8")
     letters = "".join(done.output.split())

@@ -63,7 +63,7 @@ def test_several_suites_are_merged_one_by_one(tmp_path):
 
 
 def test_the_order_of_the_suite_is_that_of_shards_that_name_all_of_it(tmp_path):
-    write_suite(tmp_path / "all/s")
+    write_suite(tmp_path / "all/s", packed=False)
     names = [entry.key for entry in read_index(tmp_path / "all/s").entries]
     for half in (0, 1):
         shutil.copytree(tmp_path / "all", tmp_path / f"half{half}")

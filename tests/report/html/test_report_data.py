@@ -134,10 +134,11 @@ def test_mistakes_end_with_2_and_say_what_would_be_right(results, words, said):
     assert not (results / "report.html").exists()
 
 
-def test_what_is_damaged_is_left_out_and_told(results):
-    victim = next((results / "results" / "made_up").glob("mixed-fedra-x-s0-*"))
+def test_what_is_damaged_is_left_out_and_told(tmp_path):
+    suite = write_suite(tmp_path / "results" / "made_up", packed=False)
+    victim = next(suite.glob("mixed-fedra-x-s0-*"))
     (victim / "manifest.json").write_text("{}")
-    data = data_of(written(results, code=1))
+    data = data_of(written(tmp_path, code=1))
     assert any(victim.name in line for line in data["wrong"])
 
 
