@@ -35,6 +35,8 @@ OTHERS = {
     "prompts": {"name": "vpt", "prompts": 2},
     "deep prompts": {"name": "vpt", "prompts": 2, "deep": True},
 }
+# Of the same modules as another, which is in the ordinary suite.
+ALIKE = {(tiny_vit, "pfeiffer"), (tiny_vit, "prompts"), (tiny_mixer, "bottleneck")}
 SGD = {"name": "sgd", "lr": 0.1, "momentum": 0.9, "weight_decay": 0.05}
 ADAMW = {"name": "adamw", "lr": 0.01, "momentum": 0.0, "weight_decay": 0.1}
 FIRST = {"fedra", "inclusivefl", "depthfl", "alllarge", "allsmall", "head_only", "exclusive"}
@@ -107,7 +109,7 @@ def equal_the_oracles(registry, methods, model, adapter, regularizer, many=2, st
 @pytest.mark.parametrize(
     ("model", "adapter"),
     [
-        (model, adapter)
+        pytest.param(model, adapter, marks=pytest.mark.slow if (model, adapter) in ALIKE else ())
         for model in (tiny_vit, tiny_mixer)
         for adapter in OTHERS
         if model is tiny_vit or adapter == "bottleneck"
@@ -218,7 +220,7 @@ def random_rows(state, plan):
     }
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(data=st.data())
 def test_any_allocation_equals_the_oracle(registry, data):
     """M, adapters, steps, batch sizes and pulls drawn by hypothesis: empty columns, idle layers, clients without layers

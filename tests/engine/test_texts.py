@@ -74,7 +74,14 @@ def test_every_registered_method_trains_on_texts_or_says_that_it_cannot(registry
     assert set(refused) == {"fedrolex", "fedv", "fedvz", "festa", "fjord", "heterofl", "reefl"}, refused
 
 
-@pytest.mark.parametrize(("model", "adapter"), [*((tiny_bert, name) for name in ADAPTERS), (tiny_llama, "dropout")])
+@pytest.mark.parametrize(
+    ("model", "adapter"),
+    [  # the others are the same on images, in test_cohort.py
+        *((tiny_bert, name) for name in ("dropout", "plain", "full")),
+        *(pytest.param(tiny_bert, name, marks=pytest.mark.slow) for name in ("bitfit", "bottleneck")),
+        (tiny_llama, "dropout"),
+    ],
+)
 def test_two_rounds_with_any_adapter_equal_the_oracles(registry, monkeypatch, model, adapter):
     monkeypatch.delattr(fast, "sequential")
     given = ("fedra", model, ADAPTERS[adapter], texts([4, 3, 1], [2, 1, 2]))

@@ -242,7 +242,7 @@ def test_a_server_step_keeps_the_contract_around_another_aggregator(registry):
     check_method(lambda setup: registry.make("method", {"name": "fedra", "aggregator": ref}, setup=setup), registry)
 
 
-@pytest.mark.parametrize("name", ["fedra", "inclusivefl"])
+@pytest.mark.parametrize("name", ["fedra", pytest.param("inclusivefl", marks=pytest.mark.slow)])
 def test_a_method_keeps_the_contract_with_it(registry, name):
     """With another one each, and under FedDyn, whose rows are w_n - h / a."""
     ref = AGGREGATORS[METHODS.index(name)]

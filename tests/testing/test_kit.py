@@ -78,7 +78,11 @@ def pictures(root):
     "options",
     [
         pytest.param({"name": "fedra", "missing_layers": "cover"}, id="fedra", marks=pytest.mark.slow),
-        pytest.param({"name": "inclusivefl", "own_last_layer": True, "aggregator": "weighted_mean"}, id="inclusivefl"),
+        pytest.param(
+            {"name": "inclusivefl", "own_last_layer": True, "aggregator": "weighted_mean"},
+            id="inclusivefl",
+            marks=pytest.mark.slow,
+        ),
         pytest.param(
             {"name": "depthfl", "first_exit": 2, "every": 1, "head": "always", "answer": "last"},
             id="depthfl",

@@ -68,8 +68,8 @@ OPTIONS = (
 
 @pytest.mark.parametrize(
     ("options", "make"),
-    [  # one of each method, and every model but the plain ViT, on which testing/test_kit.py tries them as they are
-        pytest.param(options, make, marks=() if (i, j) in ((2, 2), (3, 3), (5, 1)) else pytest.mark.slow)
+    [  # a server that learns from losses and one that does not; testing/test_kit.py tries them as they are
+        pytest.param(options, make, marks=() if (i, j) in ((2, 2), (5, 1)) else pytest.mark.slow)
         for i, options in enumerate(OPTIONS)
         for j, make in enumerate(MODELS)
     ],

@@ -237,6 +237,7 @@ def test_flora_draws_by_round_and_client(registry):
 # --- contracts and refusals ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow  # test_ranks.py has HetLoRA's
 def test_flora_keeps_its_contract_with_ranks_too(registry):
     check_method(lambda setup: registry.make("method", {"name": "flora"}, setup=setup), registry, ranks=(2, 1, 1))
 

@@ -8,7 +8,7 @@ import torch
 from fedbench.errors import NotApplicable, UserError
 from fedbench.seeding import generator
 from fedbench.testing.setups import cohort_of, setup_of, tiny_vit
-from fedbench.types import Cohort, Exit, Plan, Uploads
+from fedbench.types import ClientCost, Cohort, Exit, Plan, Uploads
 
 pytestmark = pytest.mark.usefixtures("counted_once")
 
@@ -18,6 +18,13 @@ CAPACITIES = [12, 10, 8, 6, 4, 3]
 @pytest.fixture(scope="module")
 def deep():
     return lambda: tiny_vit(depth=12)
+
+
+@pytest.fixture(autouse=True)
+def unpriced(monkeypatch):
+    """Who holds what is asked here, not what that costs, which would take most of the time."""
+    cost = ClientCost(flops_per_image=1, bytes_down=1, bytes_up=1, memory_bytes=1)
+    monkeypatch.setattr("fedbench.models.cost.pricing", lambda *given: lambda holding, added=0: cost)
 
 
 def report_of(registry, ref, capacities, model, t=0, train=None):
