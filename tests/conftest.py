@@ -26,6 +26,7 @@ import counted  # noqa: E402
 import torch  # noqa: E402
 from command import NOTING, TINY  # noqa: E402
 
+from fedbench.models import cost  # noqa: E402
 from fedbench.processes import fork_server, supervisor  # noqa: E402
 from fedbench.registry import installed  # noqa: E402
 from fedbench.registry.registry import Registry  # noqa: E402
@@ -188,6 +189,15 @@ def counted_once():
     patch = pytest.MonkeyPatch()
     for owner, name, value in counted.REPLACED:
         patch.setattr(owner, name, value, raising=False)
+    yield
+    patch.undo()
+
+
+@pytest.fixture(scope="module")
+def never_counted():
+    """For tests that ask what layerwise methods train, and not what that costs."""
+    patch = pytest.MonkeyPatch()
+    patch.setattr(cost, "per_image", lambda *given: (1, 1))
     yield
     patch.undo()
 

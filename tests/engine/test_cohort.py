@@ -19,7 +19,7 @@ from fedbench.testing.setups import cohort_of, setup_of, tiny_mixer, tiny_vit
 from fedbench.types import Exit, Job, Plan, Pull
 from fedbench_plugins.objectives import cross_entropy
 
-pytestmark = pytest.mark.usefixtures("counted_once")
+pytestmark = pytest.mark.usefixtures("counted_once", "never_counted")
 
 ADAPTERS = {
     "plain": {"name": "lora", "rank": 2, "alpha": 4},

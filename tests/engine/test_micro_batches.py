@@ -21,7 +21,7 @@ from fedbench.testing.setups import setup_of, tiny_mixer, tiny_vit
 from fedbench.types import Job, Plan
 from fedbench_plugins.objectives import cross_entropy, mutual_kl
 
-pytestmark = pytest.mark.usefixtures("counted_once")
+pytestmark = pytest.mark.usefixtures("counted_once", "never_counted")
 
 MICRO = {"micro_batch": 3}
 AGAIN = {"checkpointing": True}

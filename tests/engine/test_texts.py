@@ -17,7 +17,7 @@ from fedbench.seeding import generator
 from fedbench.testing.setups import setup_of
 from fedbench_plugins.adapters.lora import lora
 
-pytestmark = pytest.mark.usefixtures("counted_once")
+pytestmark = pytest.mark.usefixtures("counted_once", "never_counted")
 
 pytest.importorskip("transformers")
 

@@ -18,7 +18,7 @@ from fuzz.mutants import changed, damaged, misspelt, rewritten
 from fuzz.watch import Arena
 
 TESTS = Path(__file__).parents[1]
-SAMPLE = {"suites": 40, "results": 12, "archives": 20, "states": 30, "checkpoints": 15, "plugins": 3}
+SAMPLE = {"suites": 60, "results": 12, "archives": 20, "states": 30, "checkpoints": 15, "plugins": 3}
 MANY = {"suites": 7000, "results": 4000, "archives": 4000, "states": 4000, "checkpoints": 2000, "plugins": 1200}
 PIECES = 8  # of each kind, so that a process that is ended takes few inputs with it
 

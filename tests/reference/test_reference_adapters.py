@@ -16,7 +16,7 @@ from torch.func import functional_call
 from fedbench.seeding import generator
 from fedbench.testing.setups import TRAIN, cohort_of, setup_of, tiny_vit
 
-pytestmark = pytest.mark.usefixtures("counted_once")
+pytestmark = pytest.mark.usefixtures("counted_once", "never_counted")
 
 L, R, SCALE = 4, 2, 2.0  # alpha / rank of the set-up's adapter, and FLoRA's own
 EXAMPLES = [4, 2, 6]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 
+import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -11,6 +12,8 @@ from torch.nn import functional as F
 from fedbench.seeding import generator
 from fedbench.testing.setups import cohort_of, setup_of, tiny_vit
 from fedbench.types import Cohort
+
+pytestmark = pytest.mark.usefixtures("never_counted")
 
 A = 0.5
 CAPACITIES, EXAMPLES, STEPS, IDS = [3, 2, 1], [4, 2, 6], 3, [[0, 1, 2], [2, 0]]

@@ -14,7 +14,7 @@ from fedbench.engine import sequential
 from fedbench.seeding import generator
 from fedbench.testing.setups import cohort_of, setup_of, tiny_vit
 
-pytestmark = pytest.mark.usefixtures("counted_once")
+pytestmark = pytest.mark.usefixtures("counted_once", "never_counted")
 
 R, ALPHA, RANKS, EXAMPLES = 3, 4.0, [3, 2, 1, 3], [4, 2, 6, 5]
 DEPTHS = [4, 3, 1, 2]  # of clients that differ in depth, from the output on

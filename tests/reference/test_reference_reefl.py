@@ -18,7 +18,7 @@ from fedbench.models.param_paths import places
 from fedbench.seeding import generator
 from fedbench.testing.setups import cohort_of, setup_of, tiny_vit
 
-pytestmark = pytest.mark.usefixtures("counted_once")
+pytestmark = pytest.mark.usefixtures("counted_once", "never_counted")
 
 CAPACITIES, EXAMPLES, STEPS = [3, 1, 4], [4, 2, 6], 3
 LR, MOMENTUM, DECAY = 0.1, 0.9, 0.01

@@ -16,6 +16,8 @@ from recorded import BATCH, CAPACITIES, EXAMPLES, METHODS, ROUNDS, SEED, Ran, in
 
 from fedbench.runner.runner import load
 
+pytestmark = pytest.mark.usefixtures("never_counted")
+
 SUITE = f"""
 suite: reference_round
 profile: reference

@@ -17,7 +17,7 @@ from fedbench.seeding import generator
 from fedbench.testing.setups import CLASSES, setup_of
 from fedbench_plugins.backbones.text_models import ATTENTION, TextModel, attention
 
-pytestmark = pytest.mark.usefixtures("counted_once")
+pytestmark = pytest.mark.usefixtures("counted_once", "never_counted")
 
 
 SGD = {"name": "sgd", "lr": 0.1, "momentum": 0.9, "weight_decay": 0.05}
