@@ -12,7 +12,7 @@ import functools
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +20,6 @@ from torch.autograd.graph import saved_tensors_hooks
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
-from torch.utils.module_tracker import ModuleTracker
 
 from fedbench.models.adapter import SeededDropout
 from fedbench.models.backbone import Blocks, Body
@@ -147,7 +146,8 @@ def count(model: nn.Module, work: Callable[[], Any], recomputes: bool = False) -
         if isinstance(part, Blocks):
             vars(part)["layer"] = functools.partial(layer, part)
     counter = FlopCounterMode(display=False, custom_mapping=ATTENTION_OF_CPUS)
-    counter.mod_tracker = _NoModules()
+    for hooks in ("__enter__", "__exit__"):  # which find an operator's module, and take longer than the operator
+        setattr(counter.mod_tracker, hooks, lambda: None)
     with counter, saved_tensors_hooks(remember, lambda tensor: tensor):
         work()
     flops = counter.get_total_flops()
@@ -162,16 +162,6 @@ def count(model: nn.Module, work: Callable[[], Any], recomputes: bool = False) -
     held = each[0] + sum(storages[j].nbytes() for j in again)
     held += _there_and_back(called[largest], inputs[largest], weights) if again else 0
     return flops + sum(forward[j] for j in again), held
-
-
-class _NoModules(ModuleTracker):
-    """In the place of a tracker whose hooks find out which module an operator belongs to, and take longer than it."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *args: object) -> None:
-        pass
 
 
 def _there_and_back(layer: Callable[[Tensor], Tensor], tokens: Tensor, weights: set[int]) -> int:
@@ -234,7 +224,8 @@ def to_run(model: Blocks, depth: int, exits: Sequence[Exit], image_size: int, ra
     axes = {place: axis for pair in pairs(model) for place, axis in ((pair.A, 0), (pair.B, 1))}
     classifiers, own = {exit.classifier for exit in exits}, 0
     for place, p in model.trained().items():
-        if _is_held(place, depth, classifiers):
+        j = layer_of(place)
+        if holds(classifiers, name_of(place)) if j is None else j < depth:
             terms = p.shape[axes[place]] if place in axes else 1
             own += p.nbytes * (terms if rank is None else min(rank, terms)) // terms
     unused = model.blocks[depth:] if type(model).forward is Blocks.forward else ()  # another may call them all
@@ -245,12 +236,6 @@ def to_run(model: Blocks, depth: int, exits: Sequence[Exit], image_size: int, ra
 def to_run_all(model: Model, weights: Iterable[Tensor], answer: Callable[[Model, Tensor], Any], image_size: int) -> int:
     """The same of a model that is there as a whole, with these of its weights."""
     return sum(w.nbytes for w in weights) + to_answer(model, answer, image_size)
-
-
-def _is_held(place: str, depth: int, classifiers: Iterable[str]) -> bool:
-    """Whether the first so many layers with these classifiers have the tensor that stands there."""
-    j = layer_of(place)
-    return holds(classifiers, name_of(place)) if j is None else j < depth
 
 
 class _Alive(TorchDispatchMode):
