@@ -26,8 +26,8 @@ from fedbench.families.width import Cuts
 from fedbench.models import cost
 from fedbench.models.adapter import seed_dropout
 from fedbench.models.backbone import Blocks
-from fedbench.models.counting import _is_held
 from fedbench.models.optimizer import make_optimizer
+from fedbench.models.param_paths import holds, layer_of, name_of
 from fedbench.runner.runner import load
 from fedbench.simulation.simulation import Simulation
 from fedbench_plugins.methods import ditto, fedavg, fedrod, unequal_widths
@@ -146,7 +146,11 @@ def layers(config, shape, holding, objective) -> int:
     cost._cut(twin, holding)
     held = sum(size.held for size in cost._sizes(shape, holding))
     classifiers = {exit.classifier for exit in holding.exits}
-    trained = [p for place, p in twin.trained().items() if _is_held(place, holding.depth, classifiers)]
+    trained = [
+        p
+        for place, p in twin.trained().items()
+        if (holds(classifiers, name_of(place)) if (j := layer_of(place)) is None else j < holding.depth)
+    ]
     resident = twin.frozen_bytes(holding.depth) + held
     seed_dropout(twin, torch.Generator().manual_seed(0))
     return needed(config, trained, lambda: objective(twin(x, range(holding.depth), holding.exits), y, 0), resident)
