@@ -21,6 +21,7 @@ OPTIONS = {
     ("dataset", "phrases6"): {"classes": 2, "train_per_class": 1, "test_per_class": 1},
     ("dataset", "strokes6"): {"classes": 2, "train_per_class": 1, "test_per_class": 1},
     ("backbone", "timm"): {"name": "vit_tiny_patch16_224", "pretrained": False},
+    ("executor", "slurm"): {"cluster": "local"},  # processes of this machine, where there is no Slurm
 }
 
 
