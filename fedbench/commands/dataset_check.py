@@ -14,8 +14,8 @@ from rich.filesize import decimal
 
 from fedbench.data.archive import md5, take_out, unpack
 from fedbench.data.cache import entry_of, holds
-from fedbench.data.checked import fault_of_split, loaded, repeated, told_repeated, told_untrained, too_many
-from fedbench.data.decode import check_options, told_unreadable
+from fedbench.data.checked import fault_of_split, loaded, repeated, repeated_message, too_many, untrained_message
+from fedbench.data.decode import check_options, unreadable_message
 from fedbench.data.lists import read_list
 from fedbench.data.sources import DataPart, DataSource, root_of
 from fedbench.errors import UserError
@@ -117,7 +117,7 @@ class DatasetFolder:
             return DatasetFinding("ok", f"every {'text' if dataset.texts else 'image'} can be read")
         why = dataset.why or (lambda path: "cannot be read")
         what = "and are left out" if self.skips else "(`unreadable: skip` leaves them out)"
-        text = told_unreadable(str, splits.skipped, splits.listed, why, what)
+        text = unreadable_message(str, splits.skipped, splits.listed, why, what)
         return DatasetFinding("note" if self.skips else "WRONG", text)
 
     def _archives(self, source: DataSource) -> Iterator[DatasetFinding]:
@@ -172,11 +172,11 @@ class DatasetFolder:
         if any(faults):
             yield from (DatasetFinding("WRONG", fault) for fault in filter(None, faults))
             return
-        if not self.source and (untrained := told_untrained(splits.train, dataset)):
+        if not self.source and (untrained := untrained_message(splits.train, dataset)):
             yield DatasetFinding("note", untrained)
         n = len(splits.test)
         if count := repeated(splits):
-            yield DatasetFinding("WRONG" if too_many(count, n) else "note", told_repeated(count, dataset, n))
+            yield DatasetFinding("WRONG" if too_many(count, n) else "note", repeated_message(count, dataset, n))
 
     def take(self, file: Path) -> list[Path]:
         """Take the archives of the data set out of another archive into its folder. Raises: UserError."""

@@ -123,7 +123,7 @@ def _values(half: Images | Texts) -> Iterator[Hashable]:
     return (blake2b(np.ascontiguousarray(x).data, digest_size=16).digest() for x in half.x)
 
 
-def told_repeated(count: int, dataset: Dataset, n: int) -> str:
+def repeated_message(count: int, dataset: Dataset, n: int) -> str:
     """So many of n test images or texts are training ones too, in a sentence."""
     noun, by = ("texts", "word for word") if dataset.texts else ("images", "pixel for pixel")
     return f"{count:,} of {n:,} test {noun} are training {noun} too, {by}"
@@ -135,7 +135,7 @@ def too_many(count: int, n: int) -> bool:
     return 10 * count > n
 
 
-def told_untrained(train: Images | Texts, dataset: Dataset) -> str:
+def untrained_message(train: Images | Texts, dataset: Dataset) -> str:
     """The classes that no training image or text has, in a sentence; "" where there is none."""
     noun = "text" if dataset.texts else "image"
     counts = np.bincount(train.y, minlength=len(dataset.classes))

@@ -259,7 +259,7 @@ def _judge_skipped(
     be read of each, and what was read."""
     why = functools.partial(_complaint, store)
     if unreadable == "fail":
-        raise UserError(told_unreadable(store.place, splits.skipped, splits.listed, why), option="unreadable")
+        raise UserError(unreadable_message(store.place, splits.skipped, splits.listed, why), option="unreadable")
     bare = []
     for name, (samples, images) in halves.items():
         left = set(zip(images.domain.tolist(), images.y.tolist(), strict=True))
@@ -267,7 +267,7 @@ def _judge_skipped(
             lost = [s.path for s in samples if (s.domain, s.label) == (domain, label)]
             bare.append(
                 f"domain {domains[domain]!r} has no readable {name} image of class {classes[label]!r}: "
-                + told_unreadable(store.place, lost, len(lost), why, "there")
+                + unreadable_message(store.place, lost, len(lost), why, "there")
             )
     if bare:
         more = [f"and {len(bare) - MOST_TOLD:,} more such classes"] if len(bare) > MOST_TOLD else []
@@ -275,7 +275,7 @@ def _judge_skipped(
         raise UserError("\n".join(lines), option="unreadable")
 
 
-def told_unreadable(
+def unreadable_message(
     place: Callable[[str], str],
     paths: Sequence[str],
     of: int,

@@ -98,7 +98,7 @@ def _slowest(costs: Costs, device: Device, fit: Fit, work: Work) -> tuple[Client
     """Of the rounds of a size, the one that takes longest: what it costs, how long it takes, bytes down and up."""
 
     def seconds(cost: ClientCost) -> RoundSeconds:
-        personal_images = work.personal_images(cost.epochs_beside)
+        personal_images = work.personal_images(cost.personal_epochs)
         return round_seconds(cost, device, fit.server, work.images, work.last, fit.precision, personal_images)
 
     cost = max(costs, key=lambda cost: seconds(cost).total)

@@ -72,7 +72,7 @@ class Work:
     Attributes:
         images: How many it trains on.
         last: How many of them are in its last step.
-        personal_images: Of so many epochs, the images of a model of its own; see `ClientCost.epochs_beside`.
+        personal_images: Of so many epochs, the images of a model of its own; see `ClientCost.personal_epochs`.
     """
 
     images: int
@@ -114,7 +114,7 @@ class Fit:
             return False
         if self.seconds is None:
             return True
-        personal_images = work.personal_images(cost.epochs_beside)
+        personal_images = work.personal_images(cost.personal_epochs)
         took = round_seconds(cost, device, self.server, work.images, work.last, self.precision, personal_images)
         return took.total <= self.seconds
 

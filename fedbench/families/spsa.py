@@ -43,7 +43,7 @@ class Direction:
 
 
 @torch.no_grad()
-def losses_beside(
+def losses_around(
     modules: Mapping[str, nn.Module], loss: Callable[[], Tensor], direction: Direction, epsilon: float
 ) -> Tensor:
     """(2,) float64: L(w + eps z) and L(w - eps z), whose difference by 2 eps is the slope.

@@ -146,7 +146,7 @@ class Visit:
         weights: its copy of them, which it sends back.
         own: called without arguments; the tensors it kept, None if it has none yet.
         steps: optimiser steps of the global model.
-        steps_beside: called as `steps_beside(epochs)`; those of so many epochs of a model of its own, see `Federation`.
+        personal_steps: called as `personal_steps(epochs)`; steps of so many epochs of its own model, see `Federation`.
         passes: called without arguments; its batches of the round.
         y: called without arguments; the labels (n,) of all its images, in whatever number of equal copies.
         pull: called without arguments; what a regulariser adds to the loss of `weights`.
@@ -157,7 +157,7 @@ class Visit:
     weights: dict[str, Tensor]
     own: Callable[[], Tensors | None]
     steps: int
-    steps_beside: Callable[[int], int]
+    personal_steps: Callable[[int], int]
     passes: Callable[[], Iterator[Batch]]
     y: Callable[[], Tensor]
     pull: Callable[[], Tensor | float]
@@ -339,7 +339,7 @@ class WholeModelMethod:
         """The round as the client at position n of the cohort has it."""
         start, weights = state["shared"], copies(state["shared"])
         labels = getattr(cohort.batches, "labels", lambda n: torch.cat([y for _, y in cohort.batches(n)]))
-        further = getattr(cohort.batches, "steps_beside", lambda n, epochs, done: epochs * done)  # those are an epoch
+        further = getattr(cohort.batches, "personal_steps", lambda n, epochs, done: epochs * done)  # those are an epoch
         strength, done = (self.setup.train.get("regularizer") or {}).get("fedprox"), int(cohort.steps[n])
         return Visit(
             t=t,
@@ -347,7 +347,7 @@ class WholeModelMethod:
             weights=weights,
             own=lambda: self.own_of(state, cohort.ids[n]),
             steps=done,
-            steps_beside=lambda epochs: further(n, epochs, done),
+            personal_steps=lambda epochs: further(n, epochs, done),
             passes=lambda: iter(cohort.batches(n)),
             y=lambda: labels(n),
             pull=(lambda: towards(weights, start, strength)) if strength else lambda: 0.0,
@@ -370,8 +370,8 @@ def price_of(
     model: WholeModel,
     loss: ModelLoss,
     *,
-    epochs_beside: int = 0,
-    models_beside: int = 0,
+    personal_epochs: int = 0,
+    extra_models: int = 0,
     own_bytes: int = 0,
 ) -> ClientCost:
     """What a client pays that trains all weights and sends them.
@@ -380,22 +380,22 @@ def price_of(
         setup: What the runner hands to a method.
         model: The model.
         loss: Called as `loss(model, x, y)`; of the module's own weights, such as `OnLogits`.
-        epochs_beside: Of a model of its own, see `ClientCost`.
-        models_beside: Whole models that it holds in addition to the one it trains; a regulariser holds some anyway.
+        personal_epochs: Of a model of its own, see `ClientCost`.
+        extra_models: Whole models that it holds in addition to the one it trains; a regulariser holds some anyway.
         own_bytes: Of what it trains together with that model, and keeps.
     """
     flops, activations = model.to_train(loss, setup.image_size)
     at_once = cost.images_at_once(setup.train)
     weights = sum(p.nbytes for p in model.weights().values())
     trained = (2 + optimizer_states(setup.train["optimizer"])) * (weights + own_bytes)
-    others = max(models_beside, cost.regularizer_copies(setup.train)) * weights
+    others = max(extra_models, cost.regularizer_copies(setup.train)) * weights
     return ClientCost(
         flops_per_image=flops,
         bytes_down=weights,
         bytes_up=weights,
         memory_bytes=trained + others + at_once * activations,
         sent=(Sent("weights", weights, weights),),
-        epochs_beside=epochs_beside,
+        personal_epochs=personal_epochs,
         batch=at_once,
         passes=((0, activations),) if splits(setup, model, loss) else (),
     )

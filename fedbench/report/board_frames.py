@@ -274,7 +274,7 @@ def matrix(found: Frame) -> Frame:
             line = {str(k): "-" if name == other else signs.get((name, other), "") for k, other in enumerate(names, 1)}
             rows.append({**dict(zip(PLACE, key, strict=True)), "method": f"{i} {name}", **line})
     attrs = found.attrs
-    signs_told = "> the method of the row is better than that of the column, < worse, = equal, ? inconclusive."
+    meanings = "> the method of the row is better than that of the column, < worse, = equal, ? inconclusive."
     more = f"{counted(longest, 'pair')}: --baseline METHOD lists those of one method; csv and json have all."
     made = frame(
         rows,
@@ -283,7 +283,7 @@ def matrix(found: Frame) -> Frame:
         pages=attrs["pages"],
         formats={str(k): Format(left=True) for k in range(1, most + 1)},
     )
-    legend = [*attrs["legend"], signs_told, more]
+    legend = [*attrs["legend"], meanings, more]
     return Frame(made.cells, {**attrs, "formats": made.attrs["formats"], "legend": legend})
 
 

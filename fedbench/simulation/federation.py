@@ -83,7 +83,7 @@ class Federation:
         """What a client does in so many steps of a round, or in one in which nothing goes wrong."""
         steps = self.steps(client) if steps is None else steps
         images = self.images(client, steps)
-        more_steps = self.steps_beside  # asked of few methods alone
+        more_steps = self.personal_steps  # asked of few methods alone
         return Work(
             images,
             images - self.images(client, max(0, steps - 1)),
@@ -173,7 +173,7 @@ class Federation:
         steps = (usual if epochs is None else epochs) * self._epoch(client)
         return steps if limit is None else min(steps, limit)
 
-    def steps_beside(self, client: int, epochs: int, done: int) -> int:
+    def personal_steps(self, client: int, epochs: int, done: int) -> int:
         """The steps of `epochs` epochs that a client takes beyond the `done` ones of its usual steps: as large a
         part of them, and at least one if it has done any."""
         return max(1, self.steps(client, epochs) * done // self.steps(client)) if done and epochs else 0
@@ -254,9 +254,9 @@ class Batches:
         own = self.federation.clients[self.ids[n]].indices
         return torch.from_numpy(self.federation.pixels.labelled.y[own])
 
-    def steps_beside(self, n: int, epochs: int, done: int) -> int:
+    def personal_steps(self, n: int, epochs: int, done: int) -> int:
         """See `Federation`."""
-        return self.federation.steps_beside(self.ids[n], epochs, done)
+        return self.federation.personal_steps(self.ids[n], epochs, done)
 
     def only(self, rows: Sequence[int]) -> Batches:
         return type(self)(self.federation, self.t, [self.ids[n] for n in rows])

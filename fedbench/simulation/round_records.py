@@ -87,7 +87,7 @@ class RoundRecords:
                     "loss": float(up.loss[n]),
                     "bytes_down": sum(down for _, down, _ in lines),
                     "bytes_up": sum(up for _, _, up in lines),
-                    "flops": cost.flops(*done, personal_images=work.personal_images(cost.epochs_beside)),
+                    "flops": cost.flops(*done, personal_images=work.personal_images(cost.personal_epochs)),
                     "memory_bytes": cost.memory_bytes,
                     "workspace_bytes": cost.workspace_bytes or None,
                     "seconds": float(up.seconds[n]),
@@ -235,7 +235,9 @@ class RoundRecords:
                 lines = cost.exchange(work.images, work.last, arrives)
                 totals["client_rounds"] += 1
                 totals["images"] += work.images
-                totals["flops"] += cost.flops(work.images, work.last, arrives, work.personal_images(cost.epochs_beside))
+                totals["flops"] += cost.flops(
+                    work.images, work.last, arrives, work.personal_images(cost.personal_epochs)
+                )
                 totals["bytes_down"] += sum(down for _, down, _ in lines)
                 totals["bytes_up"] += sum(up for _, _, up in lines)
                 if self.federation.devices is not None:
@@ -310,12 +312,12 @@ class Clock:
         devices, server, faults = self.federation.devices, self.federation.server, self.federation.faults
         assert devices is not None and server is not None  # only then is it asked for
         device, work, usual = devices[client], self.federation.work(client, steps), self.federation.work(client)
-        personal_images, last = work.personal_images(cost.epochs_beside), work.last if sent else 0
+        personal_images, last = work.personal_images(cost.personal_epochs), work.last if sent else 0
         took = round_seconds(cost, device, server, work.images, last, self.precision, personal_images, sent, refused)
         fate = faults.fate(t, client, self.federation.steps(client))
         compute = fate.slowdown * took.compute
         if fate.late:
-            flops = cost.flops(usual.images, usual.last, personal_images=usual.personal_images(cost.epochs_beside))
+            flops = cost.flops(usual.images, usual.last, personal_images=usual.personal_images(cost.personal_epochs))
             compute = faults.deadline * flops / device.flops_at(self.precision)
         processor, network = self._factors(t, client)
         return RoundSeconds(network * took.down, processor * compute, network * took.up, took.server)

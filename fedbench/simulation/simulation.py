@@ -158,7 +158,7 @@ class Simulation:
             component=component,
             device=self.device,
             profile=self.config["profile"],
-            fold=self.fast and self.config["precision"] == "fp32",  # W + s B A in bf16 loses what is small beside W
+            fold=self.fast and self.config["precision"] == "fp32",  # W + s B A in bf16 loses what is small next to W
             by_client=self.by_client,
             precision=self.precision,
             receive=self._receive,

@@ -82,7 +82,7 @@ def load(folder: Path, devices: Mapping[str, str] = MappingProxyType({})) -> dic
             "Read it with the fedbench that wrote it."
         )
     if hash_of_file(tensors) != written["sha256"]:
-        raise UserError(f"{tensors}: torn, or not the file that {STRUCTURE} beside it belongs to.\n{MEND}")
+        raise UserError(f"{tensors}: torn, or not the file that {STRUCTURE} next to it belongs to.\n{MEND}")
     return _put_together(structure, tensors, written["state"], devices)
 
 

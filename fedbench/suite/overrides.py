@@ -10,7 +10,7 @@ from fedbench.registry.catalogue import OWN_SETTINGS
 from fedbench.suite import validate
 from fedbench.suite.node import INVALID, Mark, Node, Problems
 from fedbench.suite.references import References
-from fedbench.suite.setting_layers import nest, sets_anew, written_out
+from fedbench.suite.setting_layers import nest, replaces, written_out
 from fedbench.suite.yaml import parse_value
 from fedbench.words import in_short, nearest, shown, suggestion
 
@@ -285,4 +285,4 @@ def replaced(dotted: str, label: str | None, above: Mapping[str, Choice], overla
     overlay reaches a method's own settings."""
     layers = [choice.layer for choice in above.values() if choice.label in (None, label)]
     key = dotted.removeprefix(f"{PREFIX}{label}.")
-    return dotted in above or any(layer and sets_anew(layer, key) for layer in (*layers, None if label else overlay))
+    return dotted in above or any(layer and replaces(layer, key) for layer in (*layers, None if label else overlay))

@@ -131,7 +131,7 @@ def nest(dotted: str, node: Node, key: Mark) -> Node:
     return node
 
 
-def sets_anew(layer: Node, dotted: str) -> bool:
+def replaces(layer: Node, dotted: str) -> bool:
     """Whether a layer replaces what stands at a dotted key, so that whatever lies under it there cannot matter."""
     node, path = layer, ""
     for key in dotted.split("."):

@@ -88,7 +88,7 @@ COMPONENTS = {"backbone": "backbone", "adapter": "adapter", "data": "dataset", "
 
 def settings(node: Node, problems: Problems, catalogue: Catalogue | None = None) -> Node:
     """Partial settings, written out and checked. catalogue: knows where keys belong that stand in the wrong place."""
-    return _told_once(_validated(_written_out(node), keys.Settings, problems, "", catalogue), problems)
+    return _reported_once(_validated(_written_out(node), keys.Settings, problems, "", catalogue), problems)
 
 
 def suite_file(node: Node, problems: Problems, catalogue: Catalogue | None = None) -> Node:
@@ -104,11 +104,11 @@ def suite_file(node: Node, problems: Problems, catalogue: Catalogue | None = Non
         node = node.put(("methods",), replace(methods, value=listed))
     node = _validated(node, keys.SuiteKeys, problems, "", catalogue)
     for path in (("defaults",), *_names(node, "scenarios"), *_names(node, "overlays")):
-        _change(node, path, lambda layer: _told_once(layer, problems))
+        _change(node, path, lambda layer: _reported_once(layer, problems))
     return node
 
 
-def _told_once(layer: Node, problems: Problems) -> Node:
+def _reported_once(layer: Node, problems: Problems) -> Node:
     """The layer; devices and sizes together are reported."""
     devices = layer.get("devices") if layer.is_mapping else None
     for key in SIZES if devices is not None and devices.value is not None else ():

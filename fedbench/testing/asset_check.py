@@ -13,9 +13,9 @@ from fedbench.data.checked import (
     fault_of_split,
     fault_of_splits,
     repeated,
-    told_repeated,
-    told_untrained,
+    repeated_message,
     too_many,
+    untrained_message,
 )
 from fedbench.models.backbone import Blocks, Plain, Source, body_of
 from fedbench.models.layered import PADDING
@@ -204,11 +204,11 @@ def _loaded(dataset: Dataset) -> Splits:
 
 def _check_learnable(splits: Splits, dataset: Dataset, official: bool) -> None:
     """Every class can be learnt, and test images tell whether it was."""
-    refuse("" if official else told_untrained(splits.train, dataset))
+    refuse("" if official else untrained_message(splits.train, dataset))
     count, n = repeated(splits), len(splits.test)
     expect(
         not too_many(count, n),
-        f"{told_repeated(count, dataset, n)}: test on others, or scores are of what was learnt by heart",
+        f"{repeated_message(count, dataset, n)}: test on others, or scores are of what was learnt by heart",
     )
 
 

@@ -212,11 +212,11 @@ def judged(asked: Mapping[str, Any], tell: object = None) -> Verdict:
     except KeyboardInterrupt:
         raise
     except AssertionError as error:
-        return Verdict(BROKEN, what, str(error) if _is_ours(error) else _told(error, make, file))
+        return Verdict(BROKEN, what, str(error) if _is_ours(error) else _in_one_line(error, make, file))
     except BaseException as error:  # whatever the component raises, SystemExit among it
         if kind == "executor" and isinstance(error, UserError):  # what it needs is not on this machine
             return Verdict(SKIPPED, what, str(error))
-        return Verdict(BROKEN, what, _told(error, make, file))
+        return Verdict(BROKEN, what, _in_one_line(error, make, file))
     if changed := sorted(name for name, setting in SETTINGS.items() if setting() != before[name]):
         return Verdict(BROKEN, what, f"it changes settings of the process ({', '.join(changed)}): set them back")
     return Verdict(OK, what)
@@ -266,7 +266,7 @@ def _is_ours(error: AssertionError) -> bool:
     return Path(traceback.extract_tb(error.__traceback__)[-1].filename).parent == Path(__file__).parent
 
 
-def _told(error: BaseException, make: Callable[..., Any], file: str | None) -> str:
+def _in_one_line(error: BaseException, make: Callable[..., Any], file: str | None) -> str:
     """An exception in one line, with the last place in the plugin's own file and with its notes.
 
     Where fedbench raised it, the place is that where `make`, what is registered, begins.

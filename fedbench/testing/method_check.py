@@ -216,7 +216,7 @@ def _check_round(method: Method, state: State, t: int, cohort: Callable[..., Coh
     if not same(new, other):  # by chance or memory, or because of those batches
         twice(lambda: taken(cohort())[0], "round", state, memory=REMEMBER)
         expect(
-            any(cost.epochs_beside for cost in report.cost),
+            any(cost.personal_epochs for cost in report.cost),
             "the batches after the last step of a client change the state: a round has `cohort.steps[n]` steps, and "
             "`cohort.batches(n)` may yield more; stop after them, as `zip(range(int(cohort.steps[n])), "
             "cohort.batches(n))` does",
@@ -262,7 +262,7 @@ def _check_steps(report: Report, cohort: Cohort) -> None:
 
     One batch more than its steps may be taken in each pass, to see whether there is another.
     """
-    further = {client: cost.epochs_beside for client, cost in zip(report.cohort.ids, report.cost, strict=True)}
+    further = {client: cost.personal_epochs for client, cost in zip(report.cohort.ids, report.cost, strict=True)}
     assert isinstance(cohort.batches, RandomBatches)
     for client, steps in zip(cohort.ids, cohort.steps.tolist(), strict=True):
         taken = cohort.batches.taken.get(client, [])
@@ -270,7 +270,7 @@ def _check_steps(report: Report, cohort: Cohort) -> None:
             sum(batches - (batches > steps) for batches in taken) <= steps * (1 + further.get(client, 0)),
             f"client {client} takes {sum(taken)} batches in a round in which it has {steps} steps: `cohort.batches(n)` "
             "may yield more than that; stop after `cohort.steps[n]`, as `zip(range(int(cohort.steps[n])), "
-            "cohort.batches(n))` does, and tell further passes over its images by `epochs_beside` of its ClientCost, "
+            "cohort.batches(n))` does, and tell further passes over its images by `personal_epochs` of its ClientCost, "
             "or it does more work than others and than it pays for",
         )
 

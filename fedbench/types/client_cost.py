@@ -76,7 +76,7 @@ class ClientCost:
         sent: These bytes kind by kind, and what every step adds to them.
         server: The server's part, for methods whose server computes along.
         flops_last: Additional FLOPs of every image of the round's last step.
-        epochs_beside: Passes over its images in which a client also trains a personal model, within the same limits
+        personal_epochs: Passes over its images in which a client also trains a personal model, within the same limits
             and at the same FLOPs per image.
         workspace_bytes: What is computed at once and not saved, where that is more: a batch that passes frozen layers,
             and features in transit with their gradients.
@@ -92,7 +92,7 @@ class ClientCost:
     sent: tuple[Sent, ...] = ()
     server: ServerCost | None = None
     flops_last: int = 0
-    epochs_beside: int = 0
+    personal_epochs: int = 0
     workspace_bytes: int = 0
     batch: int = 0
     passes: tuple[tuple[int, int], ...] = ()

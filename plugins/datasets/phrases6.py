@@ -223,7 +223,7 @@ def _typo(word: str, w: Writer) -> str:
 
 
 def gossip(w: Writer, meaning: Meaning) -> str:
-    """What is not true is told as well."""
+    """What is not true is said as well."""
     a, v, b, p = meaning
     x, u, q = w.other((a, b), len(_BEINGS)), w.other((v,), len(_ACTIONS)), w.other((p,), len(_PLACES))
     liar, fooled = (x, b) if w.maybe(0.5) else (a, x)

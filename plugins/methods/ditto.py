@@ -43,7 +43,7 @@ def ditto(
 
         mean_loss = fit(setup, of_global, [visit.weights.values()], visit.batches(), visit.steps)
         v = copies(visit.start if (own := visit.own()) is None else own)
-        fit(setup, of_personal, [v.values()], visit.batches(), visit.steps_beside(epochs))
+        fit(setup, of_personal, [v.values()], visit.batches(), visit.personal_steps(epochs))
         return mean_loss, v
 
     return wholemodel(
@@ -51,7 +51,7 @@ def ditto(
         model,
         train,
         # While v is trained, w^t and the w to be sent are there too.
-        lambda: price_of(setup, model, OnLogits(loss), epochs_beside=epochs, models_beside=2),
+        lambda: price_of(setup, model, OnLogits(loss), personal_epochs=epochs, extra_models=2),
         aggregator,
         personal=lambda weights, own: Answer(model, own),
     )

@@ -94,7 +94,7 @@ def linear(setup: Setup, model: WholeModel, balanced_of: Callable[[Tensor], Bala
 
     def price() -> ClientCost:
         head = no_head(model.weights()).values()
-        return price_of(setup, model, loss_beside, own_bytes=sum(p.nbytes for p in head))
+        return price_of(setup, model, first_loss, own_bytes=sum(p.nbytes for p in head))
 
     def personal(weights: Tensors, own: Tensors) -> Answer:
         return Answer(model, weights, lambda z: read(weights, HEAD, z) + read(own, PERSONAL, z))
@@ -111,7 +111,7 @@ def losses(
     return balanced(generic, y), F.cross_entropy(generic.detach() + read(own, PERSONAL, z.detach()), y)
 
 
-def loss_beside(model: WholeModel, x: Tensor, y: Tensor) -> Tensor:
+def first_loss(model: WholeModel, x: Tensor, y: Tensor) -> Tensor:
     """Both, of a client that begins."""
     weights = model.weights()
     generic, personal = losses(model, weights, copies(no_head(weights)), x, y, F.cross_entropy)

@@ -79,7 +79,7 @@ def test_ranks_and_widths_are_priced_too():
 
 
 def test_work_on_a_model_of_its_own_and_the_server_take_time_too():
-    beside = method(lambda capacity, t: replace(cost_of(capacity, t), epochs_beside=2))
+    beside = method(lambda capacity, t: replace(cost_of(capacity, t), personal_epochs=2))
     works = [Work(10, 2, lambda epochs: 5 * epochs)] * 3
     assert layers(Fit(SERVER, "fp32", seconds=10.0), works, of=beside) == [1, 1, 1]
 

@@ -8,7 +8,7 @@ from memory import Allocated
 from torch import nn
 
 from fedbench.families import spsa
-from fedbench.families.spsa import Direction, descend, losses_beside, perturbed
+from fedbench.families.spsa import Direction, descend, losses_around, perturbed
 from fedbench.models.backbone import Blocks
 from fedbench.seeding import generator
 from fedbench.testing.setups import tiny_mixer, tiny_vit
@@ -48,7 +48,7 @@ def flat(direction):
 
 def estimate(model, directions, epsilon=0.5):
     """(DIM,) the mean estimate over the directions, as a step of length 1 reveals it."""
-    both = [losses_beside({"w": model}, model, d, epsilon).tolist() for d in directions]
+    both = [losses_around({"w": model}, model, d, epsilon).tolist() for d in directions]
     slopes = [(plus - minus) / (2 * epsilon) for plus, minus in both]
     into = {"w.outer": torch.zeros(5, dtype=torch.float64), "w.inner.weight": torch.zeros(1, 7, dtype=torch.float64)}
     descend(into, directions, slopes, lr=-1.0)
@@ -70,7 +70,7 @@ def test_estimate_is_the_directional_derivative_times_z():
 @torch.no_grad()
 def test_losses_are_those_at_both_ends():
     model, direction = Quadratic(), Direction(0, 0, 0)
-    plus, minus = losses_beside({"w": model}, model, direction, 0.25).tolist()
+    plus, minus = losses_around({"w": model}, model, direction, 0.25).tolist()
     z, w = flat(direction), torch.cat([model.outer, model.inner.weight[0]])
     for end, loss in ((w + 0.25 * z, plus), (w - 0.25 * z, minus)):
         assert loss == pytest.approx(float(0.5 * (model.A @ end + model.b).square().sum()), rel=1e-12)
@@ -151,7 +151,7 @@ def test_there_is_no_graph():
         seen.append(value.requires_grad)
         return value
 
-    losses_beside({"w": model}, loss, Direction(0, 0, 0), 1e-4)
+    losses_around({"w": model}, loss, Direction(0, 0, 0), 1e-4)
     assert seen == [False, False]
 
 
@@ -178,7 +178,7 @@ def measured(model, batch, size, explicit=False):
     with Allocated() as forward:
         loss()
     with Allocated() as call:
-        losses_beside({"model.blocks": model.blocks, "model.norm": model.model.norm}, loss, Direction(0, 0, 0), 1e-4)
+        losses_around({"model.blocks": model.blocks, "model.norm": model.model.norm}, loss, Direction(0, 0, 0), 1e-4)
     assert forward.now == 0 == call.now, "what was allocated is free again"
     return forward.peak, call.peak
 
@@ -194,9 +194,9 @@ def test_the_count_of_memory_is_right():
 
 def test_slope_is_a_number_where_the_loss_is_flat():
     model = nn.Linear(3, 1)
-    plus, minus = losses_beside({"w": model}, lambda: 0 * model(torch.zeros(1, 3)).sum(), Direction(0, 0, 0), 1e-4)
+    plus, minus = losses_around({"w": model}, lambda: 0 * model(torch.zeros(1, 3)).sum(), Direction(0, 0, 0), 1e-4)
     assert plus == minus
-    assert losses_beside({"w": model}, lambda: model(torch.ones(1, 3)).sum(), Direction(0, 0, 0), 1e-4).isfinite().all()
+    assert losses_around({"w": model}, lambda: model(torch.ones(1, 3)).sum(), Direction(0, 0, 0), 1e-4).isfinite().all()
 
 
 def test_memory_of_a_vit_of_usual_size_is_that_of_a_forward_pass():

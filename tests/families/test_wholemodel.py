@@ -143,7 +143,7 @@ def test_a_client_pays_for_all_weights(registry, model):
 def test_what_methods_cost_beside_fedavg(registry):
     fedavg, ditto, fedrod = (method_of(registry, name)[0].cost(1, 0) for name in WHOLE)
     assert ditto.flops_per_image == fedavg.flops_per_image
-    assert (ditto.epochs_beside, fedavg.epochs_beside) == (1, 0)
+    assert (ditto.personal_epochs, fedavg.personal_epochs) == (1, 0)
     assert ditto.flops(12, 4, personal_images=8) == 20 * fedavg.flops_per_image
     assert ditto.memory_bytes == fedavg.memory_bytes + 2 * fedavg.bytes_up
     assert fedavg.flops_per_image < fedrod.flops_per_image < 1.05 * fedavg.flops_per_image

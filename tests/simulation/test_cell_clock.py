@@ -63,7 +63,7 @@ def test_bf16_is_as_fast_as_the_device_is_in_it():
 
 
 def test_a_model_of_its_own_beside_takes_its_time():
-    assert of(clock(), 0, replace(COST, epochs_beside=1)).compute == 3  # 40 images beside 20
+    assert of(clock(), 0, replace(COST, personal_epochs=1)).compute == 3  # 40 images beside 20
 
 
 def test_where_the_server_computes_along_clients_wait_and_it_is_one_machine():

@@ -68,8 +68,8 @@ def test_steps_beside_have_the_same_limit_and_are_the_same_part_of_their_own_epo
 
     def beside(*given, **train):
         one, other = federation(**train), federation(**train).cohort(0).only([given[0]]).batches
-        assert one.steps_beside(*given) == other.steps_beside(0, *given[1:])
-        return one.steps_beside(*given)
+        assert one.personal_steps(*given) == other.personal_steps(0, *given[1:])
+        return one.personal_steps(*given)
 
     assert [beside(0, epochs, 6) for epochs in (0, 1, 2, 5)] == [0, 3, 6, 15]
     assert [beside(0, 1, done) for done in range(7)] == [0, 1, 1, 1, 2, 2, 3]
@@ -118,10 +118,10 @@ def test_smallest_lets_a_model_beside_do_no_more_than_the_largest_client():
     """Batches 1 and 3, so that an epoch is 1 and 2 and no round of two epochs is above 4."""
     f = federation(max_steps=EACH_EPOCH)
     assert f.cohort(0).steps.tolist() == [4, 2]
-    assert [f.steps_beside(0, epochs, 4) for epochs in (1, 2, 7)] == [2, 4, 4]
-    assert [f.steps_beside(1, epochs, 2) for epochs in (1, 2, 7)] == [1, 2, 4]
+    assert [f.personal_steps(0, epochs, 4) for epochs in (1, 2, 7)] == [2, 4, 4]
+    assert [f.personal_steps(1, epochs, 2) for epochs in (1, 2, 7)] == [1, 2, 4]
     once = federation(max_steps="smallest", local_epochs=1)
-    assert [once.steps_beside(0, epochs, 2) for epochs in (1, 7)] == [2, 2]
+    assert [once.personal_steps(0, epochs, 2) for epochs in (1, 7)] == [2, 2]
 
 
 def test_images_counts_short_batches_as_they_are():

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedbench.suite.node import Mark, Node
-from fedbench.suite.setting_layers import merge, nest, sets_anew, stack
+from fedbench.suite.setting_layers import merge, nest, replaces, stack
 
 LOW, HIGH = Mark("low"), Mark("high")
 
@@ -120,7 +120,7 @@ def test_merging_changes_neither_layer():
 
 def test_what_replaces_a_swept_key():
     def anew(layer, dotted):
-        return sets_anew(Node.of(layer, LOW), dotted)
+        return replaces(Node.of(layer, LOW), dotted)
 
     assert anew({"train": {"rounds": 3}}, "train.rounds")
     assert not anew({"train": {"rounds": 3}}, "train.clip")

@@ -91,7 +91,7 @@ METHODS = {
     ),
     "passes that no cost tells of": (
         _method("[0 for n in range(N) for _ in zip(range(int(cohort.steps[n])), cohort.batches(n))]"),
-        "client 0 takes 4 batches .* tell further passes over its images by `epochs_beside`",
+        "client 0 takes 4 batches .* tell further passes over its images by `personal_epochs`",
     ),
     "an object": (_method(init="state['x'] = object()"), "state.'x'. is a object, which is neither tensor nor JSON"),
     "a function": (_method(init="state['log'] = len"), "init: state.'log'. is a builtin_function_or_method, which"),

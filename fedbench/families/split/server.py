@@ -17,7 +17,7 @@ from typing_extensions import TypedDict
 
 from fedbench.errors import UserError
 from fedbench.families.split.cut import Cut
-from fedbench.families.spsa import Direction, descend, losses_beside
+from fedbench.families.spsa import Direction, descend, losses_around
 from fedbench.method import Setup
 from fedbench.models.optimizer import make_optimizer
 from fedbench.options import NotNegative, Positive, Range
@@ -217,7 +217,7 @@ class ZerothOrder:
     def ask(self, h: Tensor, loss: Callable[[Tensor], Tensor], t: int, client: int) -> Values:
         """The losses (directions, 2) at w_E + eps z and w_E - eps z."""
         modules, h = self.cut.server_modules, h.detach()
-        both = [losses_beside(modules, lambda: loss(self.cut.E(h)), z, self.epsilon) for z in self._z(t, client)]
+        both = [losses_around(modules, lambda: loss(self.cut.E(h)), z, self.epsilon) for z in self._z(t, client)]
         return {LOSSES: torch.stack(both)}
 
     def take(self, message: Values, t: int, client: int) -> None:
