@@ -48,8 +48,8 @@ def ends_within_seed_noise(registry, method, *sets, most=1.0):
     ends = []  # (fp32, bf16) of every seed
     for seed in SEEDS:
         plain, rounded = (run(registry, method, seed, p, "engine=cohort", *sets) for p in ("fp32", "bf16"))
-        same = losses(plain[1]) == losses(rounded[1])  # one in thousands of float32 is equal by chance
-        assert same.mean() < 0.01, "bf16 computed what fp32 does"
+        same = losses(plain[1]) == losses(rounded[1])  # all of them where bf16 is not in force; one of 72 by chance
+        assert same.mean() < 0.1, "bf16 computed what fp32 does"
         ends.append((final(plain[0]), final(rounded[0])))
     fp32, bf16 = np.array(ends).T
     assert abs((bf16 - fp32).mean()) < min(fp32.std(ddof=1), most), f"fp32 {fp32.round(4)}, bf16 {bf16.round(4)}"
