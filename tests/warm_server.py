@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 
 import counted
+import torch
 from command import TINY, write_suite
 
 import fedbench.runner.forkserver_preload  # noqa: F401
@@ -21,6 +22,7 @@ from fedbench.simulation.simulation import Simulation
 
 METHODS = "fedra, allsmall, alllarge, depthfl, head_only"
 
+torch.set_num_threads(1)  # a process with further threads cannot be forked safely
 if not Path("/dev/nvidiactl").exists():
     for owner, name, value in counted.REPLACED:
         setattr(owner, name, value)
