@@ -152,7 +152,10 @@ def _about_dots(function: str, argument) -> bool:
 
 @pytest.fixture(scope="session", autouse=True)
 def server_has_done_a_cell():
-    """Workers are forked from a server that has computed a tiny cell of some methods, see `warm_server`."""
+    """Workers are forked from a server that has computed a tiny cell of some methods, see `warm_server`.
+
+    The server alone is started with the folder of tests in PYTHONPATH, where it finds that module.
+    """
     server = forkserver._forkserver
     start, path = server.ensure_running, os.pathsep.join(filter(None, [TESTS, os.environ.get("PYTHONPATH")]))
 

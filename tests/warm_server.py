@@ -32,4 +32,4 @@ if not Path("/dev/nvidiactl").exists():
             Simulation(cell.config, registry).run()
     gc.collect()
     gc.freeze()
-sys.path.remove(str(Path(__file__).parent))
+sys.path.remove(str(Path(__file__).parent))  # it is there to find this file; workers see what users' workers see
