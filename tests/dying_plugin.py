@@ -89,7 +89,7 @@ def ignores_sigterm(folder):
 
 
 def takes_a_second(folder):
-    time.sleep(1.5)
+    time.sleep(1)
 
 
 def waits_for_a_thread(folder):

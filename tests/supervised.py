@@ -118,13 +118,6 @@ def end_when_asked(argument, tell):
     return "ended"
 
 
-def eat(argument, tell):
-    held = []
-    while True:
-        held.append(bytearray(os.urandom(2**20)) * 16)
-        time.sleep(0.01)
-
-
 def children_that_eat(argument, tell):
     for _ in range(2):
         subprocess.Popen([sys.executable, "-c", f"import time; held = bytearray(b'x') * {argument}; time.sleep(3600)"])

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 import pytest
-from command import TINY, fedbench
-from dying import DYING, all_ended, folder_of, manifests, run
+from dying import all_ended, folder_of, run
 
 from fedbench.processes.fork_server import server_pid, start_server
 
 DIES = {
     "grows": ("out of memory: it took", None, "SIGKILL"),
     "asks_for_too_much": ("out of memory: RuntimeError", None, None),
-    "exits_0": ("the worker process ended with exit code 0", 0, None),
     "kills_itself": ("the worker process was killed by SIGKILL; the system does that", None, "SIGKILL"),
     "kills_its_guard": ("the process that watches over it was killed", None, "SIGKILL"),
     "floods": ("RuntimeError: it is tired", None, None),
@@ -84,35 +81,22 @@ def test_a_killed_server_costs_the_cells_of_that_moment_alone(tmp_path, own_cach
     assert found["fedra"]["status"] == found["takes_a_second"]["status"] == "finished"
 
 
-@pytest.mark.slow
-def test_failed_cells_are_kept_until_they_are_to_be_retried(dead):
-    folder, found, _ = dead
-    words = ("--method", "fedra", "--method", "exits_0", "--method", "kills_itself", "--json")
-    words = ("run", "tiny.yaml", "--plugin", TINY, "--plugin", DYING, "--results", "r", *words)
-    kept = fedbench(*words, cwd=folder)
-    assert kept.exit_code == 1 and json.loads(kept.stdout)["ran"] == 0
-    stopped = fedbench(*words, "--retry-failed", "--max-failures", 1, "--jobs", 1, cwd=folder)
-    assert stopped.exit_code == 1 and json.loads(stopped.stdout)["ran"] == 1
-    again = manifests(folder)
-    assert [how for how in found if again[how] != found[how]] == ["exits_0"]
-
-
-OFTEN = ("hangs_in_c", "stops_itself", "ignores_sigterm", "leaves_grandchildren_and_hangs")
-RARELY = ("hangs", "waits_for_a_thread", "waits_for_an_import", "writes_to_nobody")  # none is harder to end
+OFTEN = ("hangs_in_c", "stops_itself", "leaves_grandchildren_and_hangs")
+# None of these is harder to end.
+RARELY = ("ignores_sigterm", "hangs", "waits_for_a_thread", "waits_for_an_import", "writes_to_nobody")
 
 
 @pytest.mark.parametrize("hows", [OFTEN, pytest.param(RARELY, marks=pytest.mark.slow)])
 def test_every_way_to_hang_ends_at_the_deadline_and_leaves_nothing(tmp_path, own_cache, hows):
     """One run of all of them, with a timeout on the command line, which wins over the suite's."""
     start_server()
-    found, done, seconds = run(tmp_path, *hows, words=("--jobs", len(hows), "--timeout", 3))
+    found, done, seconds = run(tmp_path, *hows, words=("--jobs", len(hows), "--timeout", 2))
     assert done.exit_code == 1
     for how in hows:
         manifest = found[how]
-        assert (manifest["status"], manifest["reason"]) == ("timeout", "not done after 3 s"), how
-        assert manifest["round"] == 1 and 3 <= manifest["seconds"] < 8, how
+        assert (manifest["status"], manifest["reason"]) == ("timeout", "not done after 2 s"), how
+        assert manifest["round"] == 1 and 2 <= manifest["seconds"] < 8, how
         assert manifest["signal"] in ("SIGTERM", "SIGKILL"), how
         assert how == "stops_itself" or f"in {how}\n" in manifest["traceback"], how
-    print(f"the last row {max(found[how]['seconds'] for how in hows) - 3:.1f} s after its deadline")
     assert hows == RARELY or all_ended(tmp_path)
-    assert seconds < 3 + 5 + 10  # starting and the leaderboard
+    assert seconds < 2 + 5 + 10  # starting and the leaderboard

@@ -11,8 +11,10 @@ import pytest
 from command import TINY, fedbench, write_suite
 
 from fedbench.results import content_hash, load, read_index
+from fedbench.results.tables import to_table
 from fedbench.results.tuning import contests, read_searches
 from fedbench.runner.estimate import _sum
+from fedbench.simulation.simulation import Simulation
 
 CHANGES = {
     "rounds: 2, max_steps": "rounds: 4, max_steps",
@@ -26,7 +28,7 @@ tune:
 """
 
 
-def suite(folder, methods="fedra, allsmall", tune=TUNE):
+def suite(folder, methods="fedra", tune=TUNE):
     file = write_suite(folder, methods, CHANGES)
     file.write_text(file.read_text().replace("data: dots", "data: {name: dots, per_class: 8}") + tune)
     return folder
@@ -51,35 +53,27 @@ def test_candidates_are_halved_and_the_winner_reports(tuned):
     for r in everything:
         if r.entry.candidate is not None:
             found.setdefault(r.entry.method, []).append((r.status, r.manifest.get("round")))
-    for method in ("fedra", "allsmall"):
-        assert sorted(found[method], key=str) == [("finished", None), ("halved", 1), ("halved", 1), ("halved", 2)]
+    assert sorted(found["fedra"], key=str) == [("finished", None), ("halved", 1), ("halved", 1), ("halved", 2)]
     reported = load([folder / "r"])
-    assert [(r.entry.method, r.entry.seed, r.status) for r in reported] == [
-        ("fedra", 0, "finished"),
-        ("allsmall", 0, "finished"),
-    ]
+    assert [(r.entry.method, r.entry.seed, r.status) for r in reported] == [("fedra", 0, "finished")]
     searches = read_searches(folder / "r" / "tiny")
     for key, contest in contests(folder / "r" / "tiny").items():
         config = next(r.manifest["config"] for r in reported if r.entry.method == key[2])
         winner = searches[key].candidates[contest.winner]["train.optimizer.lr"]
         assert config["train"]["optimizer"]["lr"] == winner
-    assert "tiny · tuning, part 1 of 3: 8 cells, 0 already done, 8 to run" in done.output
-    assert "tiny · reporting: 2 cells" in done.output
+    assert "tiny · tuning, part 1 of 3: 4 cells, 0 already done, 4 to run" in done.output
+    assert "tiny · reporting: 1 cell" in done.output
 
 
-def test_a_halved_candidate_that_goes_on_equals_one_that_was_never_halved(tuned, tmp_path):
-    """The winner's rows are those of a run of this candidate from its first round to its last."""
+def test_a_halved_candidate_that_goes_on_equals_one_that_was_never_halved(tuned, plugins):
+    """The winner's rows are those of a simulation of this candidate from its first round to its last."""
     folder, _ = tuned
-    whole = suite(tmp_path, tune=TUNE.replace("  halving: [0.25, 0.5]\n", ""))
-    assert run(whole, "--quiet", "--method", "fedra").exit_code == 0
-    there = {r.manifest["id"]: r for r in load([whole / "r"], candidates=True)}
-    finished = [
-        r for r in load([folder / "r"], candidates=True) if r.status == "finished" and r.entry.method == "fedra"
-    ]
+    finished = [r for r in load([folder / "r"], candidates=True) if r.status == "finished"]
     assert any(r.entry.candidate is not None for r in finished)
     for r in finished:
-        assert r.eval.equals(there[r.manifest["id"]].eval)
-        assert r.rounds.drop_columns(["seconds"]).equals(there[r.manifest["id"]].rounds.drop_columns(["seconds"]))
+        evaluation, rounds = Simulation(r.manifest["config"], plugins).run()
+        assert r.eval.equals(to_table("eval", evaluation))
+        assert r.rounds.drop_columns(["seconds"]).equals(to_table("rounds", rounds).drop_columns(["seconds"]))
 
 
 def test_a_second_run_finds_everything_done(tuned):
@@ -90,9 +84,16 @@ def test_a_second_run_finds_everything_done(tuned):
     assert content_hash(folder / "r") == before
 
 
+@pytest.fixture(scope="module")
+def two_tuned(tmp_path_factory, own_cache):
+    folder = suite(tmp_path_factory.mktemp("two"), "fedra, allsmall")
+    assert run(folder, "--quiet").exit_code == 0
+    return folder
+
+
 @pytest.mark.slow
-def test_shards_tune_by_themselves_and_merge_to_the_same(tuned, tmp_path):
-    folder, _ = tuned
+def test_shards_tune_by_themselves_and_merge_to_the_same(two_tuned, tmp_path):
+    folder = two_tuned
     for i in (1, 2):
         assert run(folder, "--quiet", "--shard", f"{i}/2", results=tmp_path / f"s{i}").exit_code == 0
         methods = {entry.method for entry in read_index(tmp_path / f"s{i}" / "tiny").entries}
@@ -105,9 +106,9 @@ def test_shards_tune_by_themselves_and_merge_to_the_same(tuned, tmp_path):
 
 
 def test_a_shard_without_a_contest_is_fine_and_merges(tuned, tmp_path):
-    """There are two contests."""
+    """There is one contest."""
     folder, _ = tuned
-    done = run(folder, "--shard", "3/3", results=tmp_path / "s3")
+    done = run(folder, "--shard", "2/2", results=tmp_path / "s3")
     assert done.exit_code == 0 and "0 cells in " in done.stdout, done.output
     assert load([tmp_path / "s3"]) == []
     merged = fedbench("merge", folder / "r", tmp_path / "s3", "--into", tmp_path / "all", cwd=folder)
@@ -115,8 +116,8 @@ def test_a_shard_without_a_contest_is_fine_and_merges(tuned, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_method_that_is_tuned_anew_leaves_what_another_was_tried_with(tuned, tmp_path):
-    folder, _ = tuned
+def test_a_method_that_is_tuned_anew_leaves_what_another_was_tried_with(two_tuned, tmp_path):
+    folder = two_tuned
     shutil.copytree(folder / "r", tmp_path / "r")
     suite(tmp_path, tune=TUNE.replace("trials: 4", "trials: 2\n  draw: 1"))
     before = contests(folder / "r" / "tiny"), read_searches(folder / "r" / "tiny")
@@ -191,13 +192,13 @@ def test_a_plan_shows_what_is_tried_and_what_reports(tuned, tmp_path):
     folder, _ = tuned
     words = ("plan", "tiny.yaml", "--plugin", TINY, "--results")
     rows = json.loads(fedbench(*words, tmp_path, "--json", cwd=folder).stdout)["cells"]
-    tried, reporting = rows[:2], rows[2:]
-    assert [row["names"] for row in tried] == [[["small", m, "", None]] for m in ("fedra", "allsmall")]
-    assert {(len(row["ids"]), tuple(row["rungs"]), row["status"]) for row in tried} == {(4, (1, 2, 4), "0 of 4 tried")}
-    for row, own in zip(tried, reporting, strict=True):  # 4 of one round, 2 of one more, 1 of two more: of 4 times 4
-        assert row["images"] == own["images"] * 8 / 4
+    tried, reporting = rows
+    assert tried["names"] == [["small", "fedra", "", None]]
+    assert (len(tried["ids"]), tried["rungs"], tried["status"]) == (4, [1, 2, 4], "0 of 4 tried")
+    # 4 of one round, 2 of one more, 1 of two more: of 4 times 4
+    assert tried["images"] == reporting["images"] * 8 / 4
     shown = fedbench(*words, "r", "--cost", "--jobs", 1, "--device", "cpu", cwd=folder, columns=80).stdout
-    assert "tuning, to round 1, 2, 4" in shown and "4 of 4 tried" in shown and "tiny: 10 cells" in shown
+    assert "tuning, to round 1, 2, 4" in shown and "4 of 4 tried" in shown and "tiny: 5 cells" in shown
     assert "Nothing is left" in shown and max(map(len, shown.splitlines())) <= 80
 
 
@@ -248,7 +249,7 @@ def test_the_winners_as_a_plain_suite_are_the_cells_that_reported(tuned, tmp_pat
     reported = {("small", r.entry.method, "", 0): r.manifest["id"] for r in load([folder / "r"])}
     assert ids == reported
     unknown = fedbench(*words, tmp_path / "nothing", cwd=folder)
-    assert unknown.exit_code == 2 and "2 of 2 winners are not known" in unknown.stderr
+    assert unknown.exit_code == 2 and "1 of 1 winners are not known" in unknown.stderr
 
 
 def test_compare_says_who_won_by_what_and_that_it_was_tuned(tuned):
@@ -260,7 +261,7 @@ def test_compare_says_who_won_by_what_and_that_it_was_tuned(tuned):
         (line,) = [line for line in shown.splitlines() if line.startswith(f"{key[2]} ")]
         assert str(searches[key].candidates[contest.winner]["train.optimizer.lr"]) in line
     records = json.loads(fedbench("compare", "tuning", "r", "--format", "json", cwd=folder).stdout)["rows"]
-    assert len([r for r in records if r["winner"] and r["round"] == 4]) == 2
+    assert len([r for r in records if r["winner"] and r["round"] == 4]) == 1
     assert len({r["candidate"] for r in records if r["round"] == 1}) == 4
     assert "Tuned: every method reports the best of 4 candidates" in " ".join(
         fedbench("compare", "r", cwd=folder).stdout.split()
@@ -270,4 +271,4 @@ def test_compare_says_who_won_by_what_and_that_it_was_tuned(tuned):
 def test_candidates_stand_on_no_leaderboard(tuned):
     folder, _ = tuned
     rows = list(csv.DictReader(io.StringIO(fedbench("compare", "r", "--format", "csv", cwd=folder).stdout)))
-    assert [(row["method"], row["n_seeds"]) for row in rows] == [("fedra", "1"), ("allsmall", "1")]
+    assert [(row["method"], row["n_seeds"]) for row in rows] == [("fedra", "1")]

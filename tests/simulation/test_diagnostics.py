@@ -67,7 +67,7 @@ def dense(report: Report, j: int, weights: torch.Tensor) -> tuple[float, float]:
 masks = st.lists(st.lists(st.booleans(), min_size=L, max_size=L), min_size=1, max_size=4)
 
 
-@settings(max_examples=20)
+@settings(max_examples=8)
 @given(
     masks=masks, lost=st.sets(st.integers(0, 3)), weights=st.sampled_from(["examples", "uniform"]), seed=st.integers(0)
 )

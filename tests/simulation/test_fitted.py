@@ -32,7 +32,7 @@ scenarios:
   nobody: {devices: tiny}
   depths: {capacities: DEPTHS}
   told: {devices: [roomy, tight, tighter, tight, tighter, roomy]}
-methods: [fedra, allsmall, alllarge, exclusive, fedit, {name: heterofl, rates: [1, 0.25]}, fedavg, fedv, flora]
+methods: [fedra, allsmall, alllarge, fedit, {name: heterofl, rates: [1, 0.25]}, fedavg, fedv]
 """
 DEPTHS = [4, 2, 1, 2, 1, 4]
 
@@ -59,9 +59,7 @@ def test_every_method_takes_its_own_largest_sizes(configs, registry):
         return sizes(configs["mixed", method], registry)
 
     assert of("fedra") == ["4 layers", "2 layers", "1 layer", "2 layers", None, "4 layers"]
-    assert of("allsmall") == of("fedra")  # what each could hold; the model is the smallest of these
     assert of("alllarge") == ["4 layers"] * 6  # a ceiling holds all, whatever fits
-    assert of("exclusive") == ["4 layers", None, None, None, None, "4 layers"]
     assert of("fedit")[0] == "rank 6" and of("fedit")[4] is None
     assert of("heterofl")[:2] == ["width 1", "width 0.25"]
     assert of("fedavg") == ["4 layers", None, None, None, None, "4 layers"]

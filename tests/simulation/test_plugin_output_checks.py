@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 
-from fedbench.simulation.failure_reason import fault_of_loss, fault_of_round, fault_of_state
+from fedbench.simulation.failure_reason import (
+    PluginFault,
+    checked_metric,
+    fault_of_loss,
+    fault_of_round,
+    fault_of_state,
+)
 
 STATE = {"r": [{"A": torch.ones(2, 3)}, {"A": torch.ones(2, 3)}], "shared": {"head": torch.ones(4)}, "memory": {}}
 
@@ -83,3 +89,12 @@ def test_a_loss_that_torch_maps_over_clients_is_one_number_too():
 
     torch.func.vmap(objective)(torch.ones(2, 4, 3, requires_grad=True)).sum().backward()
     assert faults == [""]
+
+
+def test_a_metric_changes_no_logits_of_another_and_returns_one_number(registry):
+    component = registry.catalogue.find("metric", "accuracy")
+    logits, y = torch.ones(4, 2), torch.zeros(4)
+    assert checked_metric(component, lambda logits, y: float(logits.neg_().sum() + y.add_(1).sum()))(logits, y) == -4
+    assert torch.equal(logits, torch.ones(4, 2)) and torch.equal(y, torch.zeros(4))
+    with pytest.raises(PluginFault, match="a metric returns one number, not Tensor"):
+        checked_metric(component, lambda logits, y: logits.sum(1))(logits, y)

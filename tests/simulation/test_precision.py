@@ -69,9 +69,9 @@ def tiny(cells, plugins, method, engine, precision="bf16", **evaluation):
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("method", ["fedra", "depthfl", "inclusivefl"])
-def test_bf16_rounds_products_and_nothing_that_is_trained_or_averaged(cells, plugins, engine, method):
-    simulation, *_ = tiny(cells, plugins, method, engine)
+def test_bf16_rounds_products_and_nothing_that_is_trained_or_averaged(cells, plugins, engine):
+    simulation, _, rounds = tiny(cells, plugins, "fedra", engine)
+    assert (losses(rounds) != losses(tiny(cells, plugins, "fedra", engine, "fp32")[2])).all()
     trained = [
         *(value for r_j in simulation.state["r"] for value in r_j.values()),
         *simulation.state["shared"].values(),
@@ -95,10 +95,9 @@ def test_bf16_ends_within_seed_noise_of_fp32_over_quickstart(registry, method, s
 
 
 @pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_an_evaluation_leaves_no_trace_in_a_later_one(cells, plugins, precision, engine):
+def test_an_evaluation_leaves_no_trace_in_a_later_one(cells, plugins, engine):
     """Autocast would keep rounded copies of trained weights, and test a later round's model with them."""
-    often, once = (tiny(cells, plugins, "depthfl", engine, precision, metrics=METRICS, every=n)[1] for n in (1, 3))
+    often, once = (tiny(cells, plugins, "depthfl", engine, metrics=METRICS, every=n)[1] for n in (1, 3))
     assert once and [row for row in often if row["round"] == 3] == once
 
 

@@ -20,7 +20,7 @@ SCENARIOS = """
   flat: {capacities: [1, 1]}
   drawn: {capacities: {uniform: [1, 2]}, participation: {count: 1}}
 """
-SEEDS = (0, 1, 2)
+SEEDS = (0, 1)
 
 
 def built(monkeypatch) -> list[str]:
@@ -67,7 +67,7 @@ def test_cells_that_one_method_can_serve_are_priced_with_one_model(tmp_path, mon
     assert found[:2] == [alone(config, assets.registry) for config in cells[:2]]
 
 
-@pytest.mark.parametrize("method", ["allsmall", "fed_plora", "{name: odd, how: diverge}"])
+@pytest.mark.parametrize("method", ["allsmall", "{name: odd, how: diverge}"])
 def test_a_cell_costs_what_it_costs_alone(tmp_path, own_cache, method):
     assets, cells = configs(tmp_path, method)
     known = MethodCosts(assets)
@@ -113,8 +113,8 @@ def test_a_method_that_looks_at_the_seed_is_built_for_each(tmp_path, monkeypatch
 def test_what_cannot_be_priced_is_told_of_its_own_cell_alone(tmp_path, own_cache):
     assets, cells = configs(tmp_path, "exclusive, fedra")
     told = [totals_of(assets, f"{i}", config) for i, config in enumerate(cells)]
-    assert {"flops" in one for one in told[9:]} == {True}
-    assert 0 < sum("not_applicable" in one for one in told[:9]) < 9
+    assert {"flops" in one for one in told[6:]} == {True}
+    assert 0 < sum("not_applicable" in one for one in told[:6]) < 6
 
 
 def test_no_image_is_made_for_the_price_of_a_cell_whose_labels_are_known(tmp_path, monkeypatch):

@@ -16,7 +16,6 @@ from fedbench.simulation.simulation import Simulation
 
 DEVICE = {"flops": 1e9, "flops_bf16": 1e9, "down": 1e6, "up": 1e6}
 KNOWN = {"roomy": {**DEVICE, "memory": 10**9}, "tight": {**DEVICE, "memory": 60_000}}
-SOME = ("fedit",)  # which is asked for ranks; test_prices.py has one that looks at everybody's depths
 
 
 @pytest.fixture(scope="module")
@@ -58,25 +57,26 @@ def test_what_has_no_adapters_is_counted_once_for_all_ranks(cells, monkeypatch, 
     assert len({one["bytes_up"] for one in found}) == models
 
 
-def same_prices(cells, methods, often=False):
-    """Of a method in many scenarios; of fewer where it is often asked."""
+def test_prices_on_devices_are_those_of_a_method_alone(cells):
+    """fedit is asked for ranks; test_prices.py has a method that looks at everybody's depths."""
     registry, configs = cells
-    for method in methods:
+    shared = MethodCosts(Assets(registry))
+    for names in (["roomy", "tight"], ["roomy", "roomy"]):
+        config = on_devices(configs["plain", "fedit"], names)
+        found = told(shared.totals, config)
+        assert found == alone(registry, config) and "flops" in found
+
+
+@pytest.mark.slow
+def test_shared_and_fresh_prices_are_equal_under_every_method(cells):
+    registry, configs = cells
+    for method in METHODS:
         shared, priced = MethodCosts(Assets(registry)), 0
         plain, rough = (changed(configs[name, method], name, "cohort") for name in ("plain", "rough"))
         some = [plain, {**plain, "seed": 1}, rough, {**rough, "capacities": {"uniform": [1, 1]}}]
         some += [on_devices(plain, names) for names in (["roomy", "tight"], ["roomy", "roomy"], ["tight", "tight"])]
-        for config in some[:1] + some[3:5] + some[6:] if often else some:
+        for config in some:
             found = told(shared.totals, config)
             assert found == told(lambda config: alone(registry, config), config), method
             priced += "flops" in found
         assert priced, method
-
-
-def test_shared_and_fresh_prices_are_equal(cells):
-    same_prices(cells, SOME, often=True)
-
-
-@pytest.mark.slow
-def test_they_are_so_under_every_method(cells):
-    same_prices(cells, [method for method in METHODS if method not in SOME])

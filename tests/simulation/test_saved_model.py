@@ -8,7 +8,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from command import TINY, fedbench, run, write_suite
+from command import TINY, run, write_suite
 
 from fedbench.errors import UserError
 from fedbench.models.globalmodel import GlobalModel
@@ -17,43 +17,37 @@ from fedbench.results import read_manifest, read_rows, write_manifest, write_row
 from fedbench.results.identity import identity
 from fedbench.results.manifest import HASHED
 from fedbench.simulation.saved_model import _clients, _given, _kept, reopen
-from fedbench.simulation.state import STRUCTURE, TENSORS, load
+from fedbench.simulation.state import STRUCTURE, load
 from fedbench.testing import check_state
 from fedbench.types import MIXED
 
 METHODS = ["fedra", "depthfl", "head_only"]
-SLOW = ["fedra"]  # by the sequential engine too
 
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory, own_cache):
-    """A run of every method: the cell's folder by (engine, method)."""
+    """A run of every method: the cell's folder by method."""
     folder = tmp_path_factory.mktemp("saved")
-    cells = {}
-    for engine, methods in (("cohort", METHODS), ("sequential", SLOW)):
-        write_suite(folder, ", ".join(methods))
-        words = ("--plugin", TINY, "--results", engine, "--engine", engine, "--quiet")
-        done = fedbench("run", "tiny.yaml", *words, cwd=folder)
-        assert (done.exit_code, done.output) == (0, "")
-        index = json.loads((folder / engine / "tiny/index.json").read_text())
-        for entry in index["entries"]:
-            cells[engine, entry["method"]] = folder / engine / "tiny/cells" / entry["cell"]
-    return cells
+    write_suite(folder, ", ".join(METHODS))
+    done = run("--quiet", cwd=folder)
+    assert (done.exit_code, done.output) == (0, "")
+    index = json.loads((folder / "r/tiny/index.json").read_text())
+    return {entry["method"]: folder / "r/tiny/cells" / entry["cell"] for entry in index["entries"]}
 
 
 @pytest.fixture
 def cell(ran, tmp_path):
     """A finished cell to be spoilt, with its manifest and its table of scores, as one that is not packed yet."""
-    packed = ran["cohort", "fedra"]
+    packed = ran["fedra"]
     loose = shutil.copytree(packed, tmp_path / "cell")
     write_rows(loose, "eval", read_rows(packed, "eval"))
     write_manifest(loose, read_manifest(packed))
     return loose
 
 
-@pytest.mark.parametrize(("engine", "method"), [("cohort", m) for m in METHODS] + [("sequential", m) for m in SLOW])
-def test_the_reopened_model_scores_what_is_on_disk(ran, plugins, engine, method):
-    folder = ran[engine, method]
+@pytest.mark.parametrize("method", METHODS)
+def test_the_reopened_model_scores_what_is_on_disk(ran, plugins, method):
+    folder = ran[method]
     simulation, predict = reopen(folder, plugins)
     assert isinstance(predict, GlobalModel)
     check_state(simulation.state)
@@ -64,7 +58,7 @@ def test_the_reopened_model_scores_what_is_on_disk(ran, plugins, engine, method)
 
 @pytest.mark.parametrize("method", METHODS)
 def test_the_same_model_is_there_without_the_images(ran, plugins, method, monkeypatch):
-    folder, x = ran["cohort", method], torch.randn(4, 3, 8, 8)
+    folder, x = ran[method], torch.randn(4, 3, 8, 8)
 
     def answers(**how):
         simulation, predict = reopen(folder, plugins, **how)
@@ -114,17 +108,8 @@ def test_a_cell_that_is_tested_by_client_has_a_model_too(plugins, tmp_path):
         assert torch.equal(reopen(folder, plugins, images=False)[1](x), expected)
 
 
-def test_the_state_on_disk_does_not_depend_on_the_number_of_processes(ran, tmp_path):
-    write_suite(tmp_path, "fedra")
-    done = run("--engine", "cohort", "--jobs", 2, "--quiet", cwd=tmp_path)
-    assert done.exit_code == 0
-    (other,) = (tmp_path / "r/tiny/cells").glob("[0-9a-f]*")
-    for file in (TENSORS, STRUCTURE):
-        assert (other / file).read_bytes() == (ran["cohort", "fedra"] / file).read_bytes()
-
-
 def test_what_is_kept_can_be_read_alone(ran):
-    kept = load(ran["cohort", "fedra"])
+    kept = load(ran["fedra"])
     assert len(kept["method"]["r"]) == 2
     assert kept["world"]["classes"] == ["a", "b"] and kept["world"]["domains"] == ["one", "two"]
     assert kept["world"]["clients"]["examples"].tolist() == [4, 4]

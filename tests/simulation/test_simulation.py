@@ -4,7 +4,6 @@ import copy
 import json
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,7 +11,6 @@ import torch
 
 from fedbench.engine.process_group import together
 from fedbench.errors import UserError
-from fedbench.runner.runner import load
 from fedbench.seeding import generator
 from fedbench.simulation.checkpoint import Progress
 from fedbench.simulation.simulation import Simulation
@@ -102,13 +100,7 @@ def test_a_domain_without_test_images_is_refused_where_domains_are_scored(regist
     assert all(len(share.indices) for share in Simulation(by_client, registry, dataset=lacking).evaluation.splits)
 
 
-def test_bf16_runs_and_stays_finite(registry, cells):
-    evaluation, rounds = Simulation({**cells["skew", "fedra"], "precision": "bf16"}, registry).run()
-    assert all(0 <= row["value"] <= 1 for row in evaluation)
-    assert rounds[0]["loss"] != Simulation(cells["skew", "fedra"], registry).run()[1][0]["loss"]
-
-
-@pytest.mark.parametrize("key", [("faulty", "depthfl"), ("spoilt", "fedra"), ("own", "head_only")])
+@pytest.mark.parametrize("key", [("faulty", "depthfl"), ("own", "head_only")])
 def test_both_engines_tell_the_same_story(registry, cells, key):
     """In float32, where sums in another order differ in the last bits: the same plan and costs, losses within 1e-4,
     and at most one test image in eighteen judged otherwise."""
@@ -175,9 +167,8 @@ def test_clients_are_scored_on_test_images_of_their_own(registry, cells):
 @pytest.mark.parametrize(
     "key",
     [
-        ("faulty", "fedra"),
         ("spoilt", "fedra"),
-        *(pytest.param(key, marks=pytest.mark.slow) for key in (("skew", "depthfl"), ("own", "fedra"))),
+        *(pytest.param(key, marks=pytest.mark.slow) for key in (("faulty", "fedra"), ("own", "fedra"))),
     ],
 )
 def test_any_number_of_processes_gives_the_same_rows(registry, cells, key, monkeypatch):
@@ -232,11 +223,3 @@ def test_a_state_that_cannot_be_kept_is_refused_after_the_first_round(registry, 
     with pytest.raises(UserError, match="/memory/seen is a set"):
         simulation.run(lambda t, rows: ended.append(t))
     assert not ended and simulation.state is None
-
-
-def test_shipped_suites_load(registry):
-    for path in sorted(Path("suites").glob("*.yaml")):
-        if path.stem == "text_domains":  # whose data may not be here; tests/suite/test_text_suites.py has it
-            continue
-        data = "embedded" if path.stem == "fashion" else None  # as those of this one
-        assert load(path, registry, data=data).points()

@@ -23,8 +23,6 @@ pytestmark = pytest.mark.usefixtures("counted_once")
 CAPACITIES = [4, 3, 2, 1]
 REFUSED = {"nan": NOT_FINITE, "inf": NOT_FINITE, "wrong_shape": WRONG_SHAPE, "scaled": TOO_LARGE}
 OWN = {"name": "inclusivefl", "own_last_layer": True, "aggregator": "weighted_mean"}  # one start for each client
-METHODS = ["fedra", "depthfl", OWN]
-SLOWLY = ["inclusivefl", "head_only", "exclusive"]
 
 
 def spoiling(kind, probability=1.0, **more):
@@ -189,11 +187,7 @@ def test_a_client_is_measured_against_what_it_was_given_itself():
 
 @pytest.mark.parametrize(
     ("ref", "kind"),
-    [
-        *((ref, "nan") for ref in METHODS),
-        *(pytest.param(ref, "nan", marks=pytest.mark.slow) for ref in SLOWLY),
-        *(("fedra", kind) for kind in REFUSED if kind != "nan"),
-    ],
+    [("depthfl", "nan"), (OWN, "wrong_shape"), ("fedra", "scaled")],
 )
 def test_a_refused_upload_is_a_lost_one(registry, ref, kind):
     guard = {"max_norm": 100.0} if kind == "scaled" else None
@@ -205,9 +199,8 @@ def test_a_refused_upload_is_a_lost_one(registry, ref, kind):
         assert found == {n: REFUSED[kind] for n in (1, 3) if n in report.cohort.ids}
 
 
-@pytest.mark.parametrize("aggregator", ["weighted_mean", "norm_clipping"])
-def test_feddyns_books_do_not_know_of_a_refused_upload(registry, aggregator):
-    ref, feddyn = {"name": "fedra", "aggregator": aggregator}, {"regularizer": {"feddyn": 0.5}}
+def test_feddyns_books_do_not_know_of_a_refused_upload(registry):
+    ref, feddyn = {"name": "fedra", "aggregator": "norm_clipping"}, {"regularizer": {"feddyn": 0.5}}
     state, _ = rounds(made(registry, ref, Only({0}, kind="nan"), **feddyn))
     lost, _ = rounds(made(registry, ref, **feddyn), arrives=[False, True, True, True])
     assert same(state, lost) and "0" not in state["feddyn"]["g"]
@@ -220,12 +213,12 @@ def test_a_round_of_refused_uploads_changes_nothing(registry):
     assert same(state, start) and not report.uploads.arrived.any()
 
 
-@pytest.mark.parametrize("kind", ["nan", "noise"])
-def test_both_engines_meet_the_same_faults(registry, kind):
-    ref, faults = {"name": "fedra", "aggregator": "coordinate_median"}, spoiling(kind, probability=0.5)
+def test_both_engines_meet_the_same_faults(registry):
+    ref, faults = {"name": "fedra", "aggregator": "coordinate_median"}, spoiling("noise", probability=0.5)
     one, slow = rounds(made(registry, ref, faults))
     two, quick = rounds(made(registry, ref, faults, engine=fast.train))
-    assert [report.uploads.rejected for report in slow] == [report.uploads.rejected for report in quick]
+    spoilt = [[list(report.uploads.spoilt) for report in reports] for reports in (slow, quick)]
+    assert spoilt[0] == spoilt[1] and any(spoilt[0])
     for a, b in zip(one["r"], two["r"], strict=True):
         torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-9)
 
@@ -280,11 +273,7 @@ def test_what_clients_keep_is_neither_spoilt_nor_judged(kind):
     assert received(up, start, everything, cohort, 0, Faults({}, 0), Guard({"max_norm": 1e-9})) is up
 
 
-@pytest.mark.parametrize(
-    "kind",
-    ["scaled", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("noise", *REFUSED) if kind != "scaled")],
-)
-def test_what_the_server_trains_itself_is_neither_spoilt_nor_refused(registry, kind):
-    given = {"faults": spoiling(kind), "guard": {"max_norm": 1e-9}}
+def test_what_the_server_trains_itself_is_neither_spoilt_nor_refused(registry):
+    given = {"faults": spoiling("scaled"), "guard": {"max_norm": 1e-9}}
     (state, _), (expected, reports) = (rounds(made(registry, "pooled", **how)) for how in (given, {}))
     assert same(state, expected) and reports[0].cost[0].bytes_up > 0

@@ -10,7 +10,6 @@ import pytest
 from command import run, write_suite
 from priced import totals_of
 
-from fedbench.engine.process_group import together
 from fedbench.errors import UserError
 from fedbench.export import export
 from fedbench.registry.assets import Assets
@@ -29,7 +28,7 @@ METHODS = (
     *("ditto", "fedavg", "fedrod", "fedrolex", "fjord", "fedv", "fedvz", "majority", "zero_round"),
 )
 # Those that read images by means of their own; the others, which the engine or `fit` trains, are slow.
-ONE = ("fedra", "reefl", "local_only", "ditto", "fedvz", "zero_round")
+ONE = ("fedra", "ditto", "fedvz", "zero_round")
 
 
 @pytest.fixture(scope="module")
@@ -65,21 +64,14 @@ def outcome(config, plugins, dataset):
     return simulation, tested, [{**row, "seconds": 0} for row in rounds], file_bytes(progress.state)
 
 
-@pytest.mark.parametrize(
-    ("method", "engine"),
-    [
-        *(pytest.param(m, "cohort", marks=() if m in ONE else pytest.mark.slow) for m in METHODS),
-        ("fedra", "sequential"),
-        pytest.param("local_only", "sequential", marks=pytest.mark.slow),
-    ],
-)
-def test_what_validation_images_hold_reaches_no_model(cells, plugins, method, engine, monkeypatch):
+@pytest.mark.parametrize("method", [pytest.param(m, marks=() if m in ONE else pytest.mark.slow) for m in METHODS])
+def test_what_validation_images_hold_reaches_no_model(cells, plugins, method, monkeypatch):
     """With pixels that are no numbers every loss, test score and bit of the state is what it is without."""
     monkeypatch.setattr(
         "fedbench.simulation.federated_data.fault_of_split", lambda *images: ""
     )  # which would refuse them
     monkeypatch.setattr("fedbench.simulation.evaluation.unanswered", lambda logits: 0)  # and what is said of them
-    config = {**by_client(cells[method]), "engine": engine}
+    config = by_client(cells[method])
     simulation = Simulation(config, plugins)
     held, trained = held_out(simulation), np.concatenate([client.indices for client in simulation.federation.clients])
     assert len(held) == 4 and sorted([*held, *trained, *simulation.proxy]) == list(range(20))
@@ -142,19 +134,6 @@ def test_without_the_key_or_for_a_part_too_small_there_are_none(cells, plugins):
     with_, none = (Simulation(by_client(c), plugins) for c in (config, without))
     tested = [[s.indices.tolist() for s in t.evaluation.splits if s.split == "test"] for t in (with_, none)]
     assert tested[0] == tested[1]  # test images of clients are dealt by all the images that they have
-
-
-@pytest.mark.parametrize("method", [pytest.param("fedra", marks=pytest.mark.slow), "local_only"])
-def test_both_engines_and_several_processes_score_them_alike(cells, plugins, method):
-    config = by_client(cells[method])
-
-    def rows(engine, processes=1):
-        simulation, progress = Simulation({**config, "engine": engine}, plugins), Progress()
-        together(processes, lambda team: simulation.run(team=team, progress=progress))
-        return progress.tables["eval"]
-
-    assert rows("cohort", 2) == rows("cohort")
-    assert [{**r, "value": 0} for r in rows("sequential")] == [{**r, "value": 0} for r in rows("cohort")]
 
 
 def test_a_plan_counts_their_answers(cells, plugins):

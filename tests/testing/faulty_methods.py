@@ -57,12 +57,6 @@ METHODS = {
         _method("SEEN[t] = 1; counts[0] += (SEEN[t - 1] if t == 1 and N else 0) * int(cohort.arrives.any())"),
         "made again must do the same: keep nothing outside `state`, neither in the module nor by round",
     ),
-    "memory in the module": (
-        _method(
-            "SEEN.setdefault('first', int(state['counts'].sum())); counts[0] += SEEN['first'] * cohort.arrives.any()"
-        ),
-        "made again must do the same",
-    ),
     "chance": (_method("torch.rand(1)"), r"round draws from a global generator \(of torch\)"),
     "chance at the start": (_method(init="state['w'] = torch.rand(2)"), "init draws from a global generator"),
     "a clock": (
@@ -94,18 +88,14 @@ METHODS = {
         "client 0 takes 4 batches .* tell further passes over its images by `personal_epochs`",
     ),
     "an object": (_method(init="state['x'] = object()"), "state.'x'. is a object, which is neither tensor nor JSON"),
-    "a function": (_method(init="state['log'] = len"), "init: state.'log'. is a builtin_function_or_method, which"),
-    "a tuple": (_method(init="state['x'] = (1, 2)"), "is a tuple, which is neither tensor nor JSON"),
     "no free": (
         _method(price="return replace(paid, bytes_up=0, memory_bytes=0)"),
         "must be positive, not .* pays something",
     ),
     "less than nothing": (_method(price="return replace(paid, bytes_up=-1)"), "finite numbers, none below 0"),
-    "a price without an end": (_method(price="return replace(paid, bytes_up=float('inf'))"), "finite numbers"),
     "no price": (_method(price="return 3"), "must be a fedbench.types.ClientCost, not int"),
     "a price that raises": (_method(price="raise UserError('no such size')"), "no such size"),
     "no report": (_method(end="report = None"), r"a round returns \(state, Report\), not \(dict, NoneType\)"),
-    "no pair": (_method(end="return state"), r"a round returns \(state, Report\), not dict"),
     "no bill": (
         _method(end="report = replace(report, cost=[])"),
         "report.cost must have one entry for each of 3 clients",
