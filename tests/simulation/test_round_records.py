@@ -169,7 +169,7 @@ def recorded_as_planned(registry, cells):
 
 
 def test_ditto_takes_and_pays_for_the_steps_of_its_own_models(registry, cells, monkeypatch):
-    """With two local epochs of five steps that max_steps cuts to eight, and stragglers that do a part of them."""
+    """With three local epochs of five steps that max_steps cuts to twelve, and stragglers that do a part of them."""
     real, trained = ditto.fit, []
 
     def counted(setup, loss_of, *others):
@@ -180,9 +180,9 @@ def test_ditto_takes_and_pays_for_the_steps_of_its_own_models(registry, cells, m
 
     monkeypatch.setattr(ditto, "fit", counted)
     config = {**copy.deepcopy(cells["faulty", "ditto"]), "backbone": TWO_LAYERS, "capacities": {"all": True}}
-    config["train"] |= {"local_epochs": 2, "max_steps": 8}
-    assert Simulation(config, registry).method.cost(1, 0).personal_epochs == 2  # as many as of the global model
-    config["method"]["personal_epochs"] = 1
+    config["train"] |= {"local_epochs": 3, "max_steps": 12}
+    assert Simulation(config, registry).method.cost(1, 0).personal_epochs == 3  # as many as of the global model
+    config["method"]["personal_epochs"] = 2
     simulation = Simulation(config, registry)
     _, rounds = simulation.run()
     per_image = simulation.method.cost(1, 0).flops_per_image
