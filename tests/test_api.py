@@ -17,20 +17,24 @@ from factories import eval_rows, write_cell
 import fedbench
 from fedbench.errors import UserError
 from fedbench.report.results import ResultFrame
+from fedbench.results.pack import pack
 
 ROOT = Path(__file__).parents[1]
 REFERENCE = ROOT / "results/reference"
 VIEWS = ("leaderboard", "pairs", "costs", "summary", "ranks", "pareto")
 
 
-@pytest.fixture
-def folder(tmp_path):
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Results of two suites."""
+    folder = tmp_path_factory.mktemp("made")
     for suite in ("one", "two"):
         for method, level in (("alllarge", 0.9), ("fedra", 0.7), ("depthfl", 0.6)):
             for seed in range(3):
                 rows = eval_rows({2: {"a": level + seed * len(method) / 1000, "b": level}})
-                write_cell(tmp_path / suite, method, seed, evaluation=rows)
-    return tmp_path
+                write_cell(folder / suite, method, seed, evaluation=rows)
+        pack(folder / suite)
+    return folder
 
 
 def test_names_are_public_and_loaded_when_asked_for():
@@ -122,11 +126,13 @@ def test_a_suite_may_be_a_mapping(tmp_path, own_cache):
             fedbench.run({**suite, "methods": ["nosuch"]}, plugins=[str(TINY)], results="r", quiet=True)
 
 
-def test_the_example_notebook_runs(tmp_path, own_cache):
+def test_the_example_notebook_runs(tmp_path, own_cache, monkeypatch):
     notebook = json.loads((ROOT / "docs/example.ipynb").read_text(encoding="utf-8"))
     (tmp_path / "results").mkdir()
     (tmp_path / "results/reference").symlink_to(REFERENCE)
-    names: dict[str, object] = {}
+    names, run = dict[str, object](), fedbench.run
+    few = [f"data.{split}_per_class=1" for split in ("train", "test")]  # images, of which a run has thousands
+    monkeypatch.setattr(fedbench, "run", lambda *given, sets=(), **more: run(*given, sets=[*sets, *few], **more))
     with chdir(tmp_path):
         for cell in notebook["cells"]:
             if cell["cell_type"] == "code":

@@ -82,20 +82,6 @@ def test_what_starts_at_once_imports_no_torch():
     assert done.returncode == 0, done.stderr
 
 
-def test_a_leaderboard_is_printed_without_pandas():
-    """Which would take half of the time; Arrow imports it where arrays are made of lists, or grouped."""
-    script = (
-        "import sys\n"
-        "from fedbench.cli import main\n"
-        "try:\n"
-        f"    main(['compare', {str(ROOT / 'results/reference/devices')!r}])\n"
-        "finally:\n"
-        "    assert not {'torch', 'pandas', 'scipy', 'ruamel.yaml'} & set(sys.modules), 'too much is imported'\n"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert done.returncode == 0 and "fedra" in done.stdout, done.stderr
-
-
 def test_plugins_import_public_names_alone():
     """What a stranger's plugin may import: rooms the contract `public` leaves open, and no name that begins with _."""
     private = []

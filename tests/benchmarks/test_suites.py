@@ -52,14 +52,13 @@ def _forward(assets: Assets, backbone: Mapping[str, Any]) -> int:
 
 
 def test_the_work_of_a_suite_is_that_of_its_cells_but_counts_equal_ones_once(tmp_path):
-    def work(scenarios: str, methods: str = "head_only") -> dict[str, int]:
-        return work_of(write_suite(tmp_path, methods, {"  small: {}\n": scenarios}), [str(TINY)])
+    def work(scenarios: str) -> dict[str, int]:
+        return work_of(write_suite(tmp_path, "head_only", {"  small: {}\n": scenarios}), [str(TINY)])
 
     one = work("  small: {}\n")
     two = work("  small: {}\n  drawn: {capacities: {uniform: [1, 2]}}\n")
     assert one == {"cells": 1, "computed": 1, "flops": one["flops"]} and one["flops"] > 0
     assert two == one
-    assert work("  small: {}\n  drawn: {capacities: all}\n", "fedra")["computed"] == 2
     longer = work("  small: {train: {rounds: 4}, evaluation: {every: 4}}\n")  # tested once, where `one` is twice
     tested = 8 * _forward(Assets(Registry([str(TINY)])), {"name": "tiny"})
     assert longer["flops"] - tested == 2 * (one["flops"] - 2 * tested)

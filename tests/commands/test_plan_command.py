@@ -40,7 +40,7 @@ def test_a_method_of_a_file_and_an_option_are_rows_of_a_suite_that_lists_neither
     assert refused.exit_code == 2 and '--add od: no method is called "od"; did you mean "odd"?' in refused.output
 
 
-@pytest.mark.parametrize("width", [60, 80, 120])
+@pytest.mark.parametrize("width", [60, 120])
 def test_a_plan_breaks_no_name(tmp_path, width):
     write_suite(tmp_path, "{name: a_rather_long_name_for_it, extends: fedra}, {name: twin, extends: fedra}, allsmall")
     done = fedbench("plan", "tiny.yaml", "--plugin", TINY, "--seed", 0, "--seed", 1, cwd=tmp_path, columns=width)

@@ -50,7 +50,7 @@ def test_neither_do_names_in_errors_and_papers(tmp_path):
 @pytest.mark.skipif(not FULL.exists(), reason="no /dev/full here")
 @pytest.mark.parametrize(
     "words",
-    [["--help"], ["compare", "s"], pytest.param(["compare", "s", "--format", "csv"], marks=pytest.mark.slow)],
+    [["--help"], ["suites", "list"], pytest.param(["compare", "s", "--format", "csv"], marks=pytest.mark.slow)],
     ids=" ".join,
 )
 def test_an_output_that_is_full_is_told_in_one_line(tmp_path, words):

@@ -283,9 +283,8 @@ def test_the_micro_vit_needs_what_is_charged(configs, registry, monkeypatch, met
     within_a_tenth(configs["micro", method], registry, monkeypatch)
 
 
-@pytest.mark.parametrize("method", ["fedra", "head_only"])
-def test_a_model_of_texts_needs_what_is_charged(configs, registry, monkeypatch, method):
-    within_a_tenth(configs["texts", method], registry, monkeypatch)
+def test_a_model_of_texts_needs_what_is_charged(configs, registry, monkeypatch):
+    within_a_tenth(configs["texts", "fedra"], registry, monkeypatch)
 
 
 WAYS = {

@@ -39,7 +39,6 @@ def registered(examples: Registry, block: Block, kind: str) -> dict:
     """A reference to the one component of that kind that the example registers."""
     made = examples.load(file_of(block))
     ((_, name),) = [key for key in made if key[0] == kind]
-    assert examples.catalogue.find(kind, name).summary, f"{name} has no docstring to show"
     return {"name": name}
 
 
@@ -77,25 +76,10 @@ def test_every_example_stands_in_the_section_of_what_it_registers(examples, bloc
     made = examples.load(file_of(block))
     if hook in KIND_OF:
         assert {kind for kind, _ in made} == {KIND_OF[hook]}
+        assert all(examples.catalogue.find(*key).summary for key in made), "without a docstring to show"
     else:
         assert file_of(block) in examples.catalogue.lifecycle and not made
     assert not examples.catalogue.clashes and not examples.catalogue.broken
-
-
-@pytest.mark.parametrize("block", examples_of("fedbench_register_allocations"))
-def test_an_allocation_of_the_page_trains(examples, block):
-    ref = {"name": "fedra", "allocation": registered(examples, block, "allocation")}
-    setup = setup_of(examples, tiny_vit(), [4, 2, 1])
-    _, _, report = one_round(setup, ref, examples, [4, 2, 1])
-    assert report.plan.M.sum(1).tolist() == [4, 2, 1]
-
-
-@pytest.mark.parametrize("block", examples_of("fedbench_register_aggregators"))
-def test_an_aggregator_of_the_page_trains(examples, block):
-    ref = {"name": "inclusivefl", "aggregator": registered(examples, block, "aggregator")}
-    state, new, _ = one_round(setup_of(examples, tiny_vit(), [3, 2, 1]), ref, examples, [3, 2, 1])
-    changed = [any(not torch.equal(old[k], now[k]) for k in old) for old, now in zip(state["r"], new["r"], strict=True)]
-    assert changed == [True, True, True, False]
 
 
 @pytest.mark.parametrize("block", examples_of("fedbench_register_objectives"))
@@ -124,8 +108,15 @@ def test_a_backbone_of_the_page_can_be_cut_into_layers(examples, block):
     assert blocks.features(blocks.embed(torch.zeros(1, 3, size, size))).shape == (1, source.model.num_features)
 
 
-@pytest.mark.parametrize("block", examples_of("fedbench_register_methods"))
-def test_a_method_of_the_page_lives_through_a_round(examples, block):
+SLOW = ("nested", "two_voices", "finetuned")  # whose parts others' tests check
+
+
+def is_slow(block: Block) -> bool:
+    return any(f'"{name}"' in block.text for name in SLOW)
+
+
+@pytest.mark.parametrize("block", [b for b in EXAMPLES if is_slow(b)], ids=place)
+def test_a_method_whose_contract_takes_long_lives_through_a_round(examples, block):
     ref = registered(examples, block, "method")
     one_round(setup_of(examples, tiny_vit(), [4, 2]), ref, examples, [4, 2])
 
@@ -217,13 +208,10 @@ def test_a_tracker_of_the_page_hears_and_speaks(examples, hook, capsys):
     assert re.search("small|cell 000000000000", capsys.readouterr().err)
 
 
-SLOW = ("nested", "two_voices", "finetuned")  # whose parts others' tests check
-
-
 @pytest.mark.parametrize(
     "block",
     [
-        pytest.param(b, id=b.place, marks=[pytest.mark.slow] if any(f'"{name}"' in b.text for name in SLOW) else [])
+        pytest.param(b, id=b.place, marks=[pytest.mark.slow] if is_slow(b) else [])
         for b in EXAMPLES
         if "fedbench_register_" in b.heading
     ],

@@ -25,8 +25,7 @@ NAMED = {
 }
 
 
-@pytest.mark.parametrize("layers", [None, [0, 2]])
-@pytest.mark.parametrize("name", NAMED)
+@pytest.mark.parametrize(("name", "layers"), [("vit_tiny_patch16_224", None), *((name, [0, 2]) for name in NAMED)])
 def test_timm_s_named_models_whole_and_in_part(registry, tmp_path, name, layers):
     args = NAMED[name]
     model = timm.create_model(name, num_classes=0, **args)

@@ -15,6 +15,7 @@ from fedbench.report.deployable import deployable
 from fedbench.report.leaderboards import leaderboards
 from fedbench.report.results import result_frame
 from fedbench.results import load
+from fedbench.results.pack import pack
 
 NO_SIZE = dict.fromkeys(("capacity", "rank", "width"))
 
@@ -54,22 +55,24 @@ def cell(folder, method, seed, sizes=None, clients=None):
     )
 
 
-@pytest.fixture
-def folder(tmp_path):
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
     """FedRA: one of three clients runs all 12 layers, one 3, one nothing. DepthFL: all run something."""
+    folder = tmp_path_factory.mktemp("made")
     for seed in range(3):
         v = 0.6 + seed / 100
         cell(
-            tmp_path,
+            folder,
             "fedra",
             seed,
             at(3, 0.1, 0.2, 2**20) + at(12, 0.8, v, 2**22),
             runs((12, 0.8), (3, 0.2), (None, 0)),
         )
-        cell(tmp_path, "depthfl", seed, at(3, 0.5, v, 2**20) + at(12, 0.8, v, 2**22), runs((12, 0.8), (3, v), (3, 0.5)))
-        cell(tmp_path, "fedv", seed, at(12, 0.7, v, alone=False), runs(*[(None, 0)] * 3))
-        cell(tmp_path, "allsmall", seed)
-    return tmp_path
+        cell(folder, "depthfl", seed, at(3, 0.5, v, 2**20) + at(12, 0.8, v, 2**22), runs((12, 0.8), (3, v), (3, 0.5)))
+        cell(folder, "fedv", seed, at(12, 0.7, v, alone=False), runs(*[(None, 0)] * 3))
+        cell(folder, "allsmall", seed)
+    pack(folder / "s")
+    return folder
 
 
 def rows_of(folder, metric="accuracy"):
@@ -125,10 +128,9 @@ def test_each_device_has_a_mean(tmp_path):
     assert found["on laptop"] == pytest.approx(0.7) and found["on phone"] is None
 
 
-@pytest.mark.parametrize("width", [60, 80])
-def test_people_read_who_can_run_what(folder, width):
-    text = fedbench("compare", "sizes", "s", cwd=folder, columns=width).output
-    assert max(map(len, text.splitlines())) <= width
+def test_people_read_who_can_run_what(folder):
+    text = fedbench("compare", "sizes", "s", cwd=folder, columns=60).output
+    assert max(map(len, text.splitlines())) <= 60
     words = " ".join(text.split())
     assert "fedv: no client can answer without the server" in words
     assert "allsmall: not scored at sizes" in words

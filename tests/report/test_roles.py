@@ -36,7 +36,7 @@ def ran(tmp_path_factory, own_cache):
     the run said of them at its end."""
     folder = tmp_path_factory.mktemp("roles")
     (folder / "theirs.py").write_text(PLUGIN)
-    changes = {"scenarios:": "seeds: [0, 1, 2]\nscenarios:"}
+    changes = {"scenarios:": "seeds: [0, 1, 2]\nscenarios:", "rounds: 2": "rounds: 1"}
     write_suite(folder, "fedra, top, {name: probe_more, extends: probe}", changes)
     done = run("--plugin", "theirs.py", cwd=folder)
     assert done.exit_code == 0, done.output

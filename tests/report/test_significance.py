@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -12,6 +13,7 @@ from fedbench.report.leaderboards import leaderboards
 from fedbench.report.significance import collapsed, conclusion, crossing
 from fedbench.report.statistics.pairs import all_pairs, judged
 from fedbench.results import load
+from fedbench.results.pack import pack
 
 NOISE = (0.0, 0.006, -0.004, 0.002, -0.004)
 
@@ -20,13 +22,22 @@ def seeds(mean, spread=1.0):
     return [(mean + spread * e, mean - 0.1 - 3 * spread * e) for e in NOISE]
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Results of four methods, the first of them a ceiling."""
+    folder = tmp_path_factory.mktemp("made")
+    write(folder / "s", "alllarge", *seeds(0.95))
+    write(folder / "s", "fedra", *seeds(0.80))
+    write(folder / "s", "depthfl", *seeds(0.802, 1.3))
+    write(folder / "s", "allsmall", *seeds(0.60, -1))
+    pack(folder / "s")
+    return folder
+
+
 @pytest.fixture
-def folder(tmp_path):
-    write(tmp_path / "s", "alllarge", *seeds(0.95))
-    write(tmp_path / "s", "fedra", *seeds(0.80))
-    write(tmp_path / "s", "depthfl", *seeds(0.802, 1.3))
-    write(tmp_path / "s", "allsmall", *seeds(0.60, -1))
-    return tmp_path
+def folder(made, tmp_path):
+    """A copy of these results."""
+    return shutil.copytree(made, tmp_path, dirs_exist_ok=True)
 
 
 def test_letters_begin_from_the_best_and_leave_out_ceilings(folder):

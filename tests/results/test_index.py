@@ -22,20 +22,22 @@ def test_new_entry_goes_behind_its_predecessor(tmp_path):
     assert read_index(tmp_path).entries == [suite[0], suite[1], changed, suite[3]]
 
 
-def _merge_four(folder, first):
-    for seed in range(first, first + 4):
+def _merge_twenty(folder, first, both):
+    both.wait()
+    for seed in range(first, first + 20):
         merge_index(folder, "s", [entry(seed=seed)])
 
 
 def test_runs_side_by_side_lose_no_entry(tmp_path):
     spawned = multiprocessing.get_context("spawn")  # as runs are: nothing is inherited, above all no threads' locks
-    workers = [spawned.Process(target=_merge_four, args=(tmp_path, s)) for s in (0, 4, 8)]
+    both = spawned.Barrier(2)
+    workers = [spawned.Process(target=_merge_twenty, args=(tmp_path, s, both)) for s in (0, 20)]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join()
-    assert [worker.exitcode for worker in workers] == [0] * 3
-    assert sorted(e.seed for e in read_index(tmp_path).entries) == list(range(12))
+    assert [worker.exitcode for worker in workers] == [0] * 2
+    assert sorted(e.seed for e in read_index(tmp_path).entries) == list(range(40))
 
 
 def test_folder_full_of_foreign_files_is_refused_before_anything_is_written(tmp_path):

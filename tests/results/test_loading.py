@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
-import sys
 
 import pytest
 from factories import eval_rows, prefix_rounds, write_cell, write_suite
@@ -165,20 +163,3 @@ def test_load_results_is_tidy(tmp_path):
 def test_load_results_of_nothing_finished_is_an_empty_table(tmp_path):
     write_cell(tmp_path / "s", "fedra", status="failed", reason="boom")
     assert load_results(tmp_path).empty
-
-
-def test_reading_and_printing_results_needs_neither_torch_nor_scipy(tmp_path):
-    write_suite(tmp_path / "s")
-    code = (
-        "import io, sys; from rich.console import Console; from fedbench.results import load;"
-        "from fedbench.report.leaderboards import leaderboards; from fedbench.report.render import show;"
-        "from fedbench.report.render import render;"
-        f"boards = leaderboards(load([{str(tmp_path)!r}]), at='bytes');"
-        "from fedbench.report.board_frames import leaderboard, pairs; from fedbench.report.cost_tables import costs;"
-        "[show(view(boards), Console(file=io.StringIO())) for view in (leaderboard, costs, pairs)];"
-        "[render(leaderboard(boards), form) for form in ('csv', 'json', 'markdown', 'latex')];"
-        "from fedbench.report.run_scores import score; assert score([i / 20 for i in range(20)]).interval == 'bca';"
-        "print([m for m in ('torch', 'scipy', 'filelock', 'timm') if m in sys.modules])"
-    )
-    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert out.stdout.strip() == "[]"

@@ -116,7 +116,7 @@ def test_one_name_for_two_cells_is_a_conflict_that_says_what_differs(tmp_path):
     assert not (tmp_path / "r").exists()
 
 
-@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0)])
 def test_what_is_not_finished_gives_way(tmp_path, order):
     roots = [tmp_path / name for name in ("finished", "failed", "running")]
     good = cell(roots[0])

@@ -82,11 +82,11 @@ def edited(suite: Path, times: int, seed: int) -> list[str]:
     return unnoticed
 
 
-@pytest.mark.parametrize("packed", [True, False])
-def test_an_edit_of_any_byte_is_found_and_names_its_file(suite, packed):
+@pytest.mark.parametrize(("packed", "times"), [(True, 50), (False, 20)])
+def test_an_edit_of_any_byte_is_found_and_names_its_file(suite, packed, times):
     if packed:
         pack(suite)
-    assert edited(suite, 50, 17) == []
+    assert edited(suite, times, 17) == []
     assert look(suite).wrong == []
 
 

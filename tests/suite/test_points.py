@@ -105,7 +105,8 @@ SIXTY = SMALL.replace("skew: {}", "a: {}\n  b: {}\n  c: {}\n  d: {}").replace(
 
 
 def test_sixty_cells_load_fast_and_without_torch(tmp_path):
-    """Measured inside the process, best of three, in processor seconds because machines are shared."""
+    """Measured inside the process, in processor seconds because machines are shared; a second and a third time where
+    the first was slow."""
     (tmp_path / "s.yaml").write_text(SIXTY + "seeds: [0, 1, 2]\n")
     code = (
         "import sys, time; start = time.process_time()\n"
@@ -118,8 +119,11 @@ def test_sixty_cells_load_fast_and_without_torch(tmp_path):
         "assert not {'torch', 'numpy', 'pandas', 'timm'} & set(sys.modules)\n"
         "print(time.process_time() - start)"
     )
-    runs = [subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True) for _ in range(3)]
-    assert min(float(run.stdout) for run in runs) < 0.8
+    taken: list[float] = []
+    while len(taken) < 3 and min(taken, default=1) >= 0.8:
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        taken.append(float(done.stdout))
+    assert min(taken) < 0.8
 
 
 def test_a_thousand_cells_take_no_second(tmp_path):

@@ -98,13 +98,12 @@ def test_methods_without_a_common_seed_show_their_own_first(tmp_path):
     assert shown(heats["fedra"]).tolist() == [[100, 0]] and shown(heats["allsmall"]).tolist() == [[100, 100]]
 
 
-@pytest.mark.parametrize("methods", [1, 2, 4, 8])
-def test_every_method_that_trains_layers_has_a_map_and_others_none(tmp_path, methods):
-    for i in range(methods):
+def test_every_method_that_trains_layers_has_a_map_and_others_none(tmp_path):
+    for i in range(5):
         write_cell(tmp_path / "s", "fedra", label=f"m{i}", evaluation=SCORES, rounds=prefix_rounds((2, 1), 1))
     write_cell(tmp_path / "s", "head_only", evaluation=SCORES, rounds=[round_row(1, 0, [], capacity=2)])
     heats, _ = drawn(tmp_path)
-    assert list(heats) == [f"m{i}" for i in range(methods)]
+    assert list(heats) == [f"m{i}" for i in range(5)]
 
 
 def test_nothing_trained_is_nothing_to_draw(tmp_path):

@@ -49,15 +49,14 @@ def test_a_layer_that_nobody_ever_trained_has_no_error(tmp_path):
     assert error[0] == pytest.approx(10) and np.isnan(error[1])
 
 
-@pytest.mark.parametrize("methods", [1, 3, 5, 8])
-def test_methods_stand_side_by_side_and_those_without_adapters_stay_out(tmp_path, methods):
-    for i in range(methods):
+def test_methods_stand_side_by_side_and_those_without_adapters_stay_out(tmp_path):
+    for i in range(5):
         rows = [layer_row(t, j) for t in (1, 2) for j in range(3)]
         write_cell(tmp_path / "s", "fedra", label=f"m{i}", evaluation=SCORES, layers=rows)
     write_cell(tmp_path / "s", "head_only", evaluation=SCORES, layers=[])
     lines, heats = drawn(tmp_path)
     assert len(lines) == 3
-    assert list(heats) == list(lines["update norm"]) == [f"m{i}" for i in range(methods)]
+    assert list(heats) == list(lines["update norm"]) == [f"m{i}" for i in range(5)]
 
 
 def test_adapters_that_are_not_products_leave_that_panel_empty(tmp_path):
