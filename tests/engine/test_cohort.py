@@ -40,7 +40,8 @@ ALIKE = {(tiny_vit, "pfeiffer"), (tiny_vit, "prompts"), (tiny_mixer, "bottleneck
 SGD = {"name": "sgd", "lr": 0.1, "momentum": 0.9, "weight_decay": 0.05}
 ADAMW = {"name": "adamw", "lr": 0.01, "momentum": 0.0, "weight_decay": 0.1}
 FIRST = {"fedra", "inclusivefl", "depthfl", "alllarge", "allsmall", "head_only", "exclusive"}
-FEW = {"fedra", "depthfl"}  # any set of layers with one exit, and the first layers with an exit after each
+# Any set of layers, an exit after each of the first layers, terms with a pull, additions, half an adapter.
+FEW = {"fedra", "depthfl", "hetlora", "fed_plora", "flora", "rolora"}
 FEDDYN, FEDPROX = {"feddyn": 0.7}, {"fedprox": 0.7}
 
 
@@ -68,22 +69,20 @@ def by_the_engine(registry):
 
 
 @pytest.mark.parametrize(
-    ("model", "adapter", "regularizer"),
-    [
-        pytest.param(tiny_mixer, "reference", FEDDYN, id="tiny_mixer-reference-feddyn"),
-        pytest.param(tiny_vit, "reference", FEDPROX, id="tiny_vit-reference-fedprox"),
-    ],
+    ("name", "model", "regularizer"), [("fedra", tiny_mixer, FEDDYN), ("depthfl", tiny_vit, FEDPROX)]
 )
-def test_two_rounds_with_any_part_equal_the_oracles(registry, model, adapter, regularizer):
+def test_two_rounds_with_any_part_equal_the_oracles(registry, name, model, regularizer):
     """Each part once; `test_optimisers_and_clipping_equal_the_oracles` has the plain adapter."""
-    equal_the_oracles(registry, FEW, model, adapter, regularizer)
+    equal_the_oracles(registry, [name], model, "reference", regularizer)
 
 
-def test_a_round_of_every_registered_method_equals_the_oracles(registry, by_the_engine):
+@pytest.mark.parametrize("few", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_a_round_of_registered_methods_equals_the_oracles(registry, by_the_engine, few):
     """Of those that train by the engine. What sets them apart is in their plans, which test_plans.py draws; here they
     meet dropout alone."""
-    assert set(by_the_engine) > FIRST
-    equal_the_oracles(registry, by_the_engine, tiny_vit, "dropout", None, many=1, steps=[2, 1, 2, 1])
+    assert set(by_the_engine) > FIRST | FEW
+    methods = FEW if few else by_the_engine
+    equal_the_oracles(registry, methods, tiny_vit, "dropout", None, many=1, steps=[2, 1, 2, 1])
 
 
 @pytest.mark.slow
@@ -172,9 +171,8 @@ def test_an_adapter_behind_the_last_layer_is_each_clients_own(registry):
     assert "model.norm.shift" in one["shared"]
 
 
-@pytest.mark.parametrize("most", [1, 12])
-def test_any_grouping_equals_the_oracle(registry, monkeypatch, most):
-    monkeypatch.setattr(microbatching, "ROWS", most)
+def test_any_grouping_equals_the_oracle(registry, monkeypatch):
+    monkeypatch.setattr(microbatching, "ROWS", 12)
     args = (ADAPTERS["dropout"], ragged([4, 3, 3, 1], steps=[3, 2, 3, 1], sizes=[4, 4, 2]), {"optimizer": SGD})
     one, two = (
         rounds(registry, engine, {"name": "depthfl"}, tiny_vit(), *args) for engine in (fast.train, sequential.train)
@@ -182,10 +180,7 @@ def test_any_grouping_equals_the_oracle(registry, monkeypatch, most):
     same(one, two)
 
 
-@pytest.mark.parametrize(  # every two of them together once
-    ("optimizer", "clip", "regularizer"),
-    [(SGD, None, None), (SGD, 0.01, FEDDYN), (ADAMW, 0.01, None), (ADAMW, None, FEDDYN)],
-)
+@pytest.mark.parametrize(("optimizer", "clip", "regularizer"), [(SGD, None, None), (ADAMW, 0.01, FEDDYN)])
 def test_optimisers_and_clipping_equal_the_oracles(registry, optimizer, clip, regularizer):
     cohort = ragged([4, 2, 1], steps=[4, 1, 3], sizes=[3])
     args = (ADAPTERS["plain"], cohort, {"optimizer": optimizer, "clip": clip, "regularizer": regularizer})
@@ -195,12 +190,11 @@ def test_optimisers_and_clipping_equal_the_oracles(registry, optimizer, clip, re
     )
 
 
-@pytest.mark.parametrize("regularizer", [None, FEDPROX], ids=["plain", "fedprox"])
-def test_own_last_layers_equal_the_oracles(registry, regularizer):
+def test_own_last_layers_equal_the_oracles(registry):
     """Clients that start from rows of their own, and are pulled back to those."""
     ref = {"name": "inclusivefl", "own_last_layer": True, "aggregator": {"name": "weighted_mean"}}
     cohort = ragged([4, 2, 2], steps=[2, 2, 2], sizes=[4])
-    args = (ADAPTERS["plain"], cohort, {"regularizer": regularizer})
+    args = (ADAPTERS["plain"], cohort, {"regularizer": FEDPROX})
     same(
         rounds(registry, fast.train, ref, tiny_vit(), *args),
         rounds(registry, sequential.train, ref, tiny_vit(), *args),
@@ -220,7 +214,7 @@ def random_rows(state, plan):
     }
 
 
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(data=st.data())
 def test_any_allocation_equals_the_oracle(registry, data):
     """M, adapters, steps, batch sizes and pulls drawn by hypothesis: empty columns, idle layers, clients without layers

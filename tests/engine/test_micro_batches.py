@@ -44,7 +44,7 @@ def test_both_engines_learn_what_whole_batches_teach(registry, name, model):
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in ("fedavg", "fjord") else pytest.mark.slow) for name in WHOLE]
+    "name", [pytest.param(name, marks=() if name == "fjord" else pytest.mark.slow) for name in WHOLE]
 )
 def test_whole_models_learn_what_whole_batches_teach(registry, name):
     """Of FjORD too, which draws a width for each batch, not for each part of one."""

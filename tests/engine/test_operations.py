@@ -63,13 +63,14 @@ def operations(registry, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "few", "options"),
     [
-        ("fedra", 32, {"depth": 3, "clip": None}),  # of few clients drawn at random, few end in each layer
+        # of few clients drawn at random, few end in each layer
+        pytest.param("fedra", 32, {"depth": 3, "clip": None}, marks=pytest.mark.slow),
         ("inclusivefl", 6, {"depth": 3, "regularizer": FEDDYN}),
         ("depthfl", 6, {"dropout": 0.2, "regularizer": FEDPROX}),
         pytest.param("fedra", 6, {"dropout": 0.2, "regularizer": FEDPROX}, marks=pytest.mark.slow),
         pytest.param("allsmall", 6, {"clip": None, "dropout": 0.2}, marks=pytest.mark.slow),
         pytest.param("head_only", 6, {}, marks=pytest.mark.slow),
-        ("hetlora", 6, {"ranks": 1}),
+        pytest.param("hetlora", 6, {"ranks": 1}, marks=pytest.mark.slow),
     ],
     ids=str,
 )

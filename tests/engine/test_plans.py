@@ -67,7 +67,7 @@ def plans(draw, N=3, L=4):
     )
 
 
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(
     plans(),
     st.sampled_from([(tiny_vit, "last_fc", 0.0), (tiny_vit, "reference", 0.3), (tiny_mixer, "last_fc", 0.3)]),

@@ -123,7 +123,16 @@ RULES = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(RULES))
+# One of each rule and family; the others share their code.
+OFTEN = (
+    *("fedra", "depthfl", "reefl", "allsmall", "hetlora", "flora", "exclusive", "fed_hello"),
+    *("fjord", "fedavg", "zero_round", "fedv"),
+)
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in OFTEN else pytest.mark.slow) for name in sorted(RULES)]
+)
 def test_every_shipped_method_has_its_rule(registry, name):
     """The largest size is the global model; what is smaller takes no more memory and answers."""
     setup = replace(setup_of(registry, tiny_vit(2), [2, 1], rounds=1), by_client=True)

@@ -10,7 +10,7 @@ from fedbench.testing.setups import cohort_of, setup_of, tiny_mixer, tiny_vit
 
 pytestmark = pytest.mark.usefixtures("counted_once")
 
-METHODS = ["fedra", "inclusivefl", "depthfl", "alllarge", "allsmall", "head_only", "exclusive"]
+METHODS = ["fedra", "depthfl", "allsmall", "exclusive"]
 CAPACITIES = [4, 3, 1]
 
 

@@ -88,7 +88,7 @@ def test_several_directions_are_averaged():
 def test_the_mean_of_many_estimates_tends_to_the_gradient():
     """E (g.z) z = g, and its coordinate i has variance |g|^2 + g_i^2 (Isserlis). The mean of n of them is normal to a
     good approximation; 5 standard errors are left by one coordinate in 1.7 million."""
-    model, n = Quadratic(), 250
+    model, n = Quadratic(), 180
     g = model.gradient()
     mean = torch.stack([estimate(model, [Direction(11, 0, client)]) for client in range(n)]).mean(0)
     error = ((g.square().sum() + g.square()) / n).sqrt()
@@ -197,11 +197,3 @@ def test_slope_is_a_number_where_the_loss_is_flat():
     plus, minus = losses_around({"w": model}, lambda: 0 * model(torch.zeros(1, 3)).sum(), Direction(0, 0, 0), 1e-4)
     assert plus == minus
     assert losses_around({"w": model}, lambda: model(torch.ones(1, 3)).sum(), Direction(0, 0, 0), 1e-4).isfinite().all()
-
-
-def test_memory_of_a_vit_of_usual_size_is_that_of_a_forward_pass():
-    """ViT-S, two blocks of it, 224x224 images: a block's weights are less than what its activations free."""
-    from timm.models.vision_transformer import VisionTransformer
-
-    forward, call = measured(Blocks(VisionTransformer(embed_dim=384, depth=2, num_heads=6, num_classes=0)), 8, 224)
-    assert 0 < forward <= call <= 1.1 * forward

@@ -53,7 +53,7 @@ def method_of(registry, name, model=tiny_vit, clients=3, **train):
 @pytest.mark.parametrize(
     ("name", "model"),
     [
-        *((name, TinyCNN) for name in WHOLE),
+        ("ditto", TinyCNN),
         *(pytest.param(name, tiny_mixer, marks=pytest.mark.slow) for name in WHOLE),
     ],
 )
@@ -65,7 +65,9 @@ def test_the_contract_holds_on_any_backbone(registry, name, model):
 HYPER = {"personal": "hypernetwork", "hidden": 5}
 
 
-@pytest.mark.parametrize("options", [{"balance": "risk"}, {"aggregator": "coordinate_median"}, HYPER])
+@pytest.mark.parametrize(
+    "options", [pytest.param({"aggregator": "coordinate_median", "balance": "risk"}, marks=pytest.mark.slow), HYPER]
+)
 def test_the_contract_holds_with_other_parts(registry, options):
     check_method(lambda setup: registry.make("method", {"name": "fedrod", **options}, setup=setup), registry, TinyCNN)
 
@@ -171,30 +173,30 @@ def test_a_hypernetwork_is_sent_and_averaged_and_costs_a_second_pass_forward(reg
 # --- what clients keep --------------------------------------------------------------------------------------------
 
 
-def test_twenty_five_clients_do_not_cost_twenty_five_models_of_memory(registry, monkeypatch, tmp_path):
-    """Five rounds of five clients each, counted when the last client of the 2nd, the 4th and the last round puts its
-    own model away."""
-    setup = setup_of(registry, tiny_vit(depth=1, dim=64), [1] * 25)
+def test_fifteen_clients_do_not_cost_fifteen_models_of_memory(registry, monkeypatch, tmp_path):
+    """Three rounds of five clients each, counted when the last client of the 2nd and the last round puts its own model
+    away."""
+    setup = setup_of(registry, tiny_vit(depth=1, dim=64), [1] * 15)
     setup.store._given = tmp_path
     method = registry.make("method", {"name": "ditto"}, setup=setup)
     one, before, most = 8 * sum(p.numel() for p in setup.backbone.parameters()), live_bytes(), []
     put = ClientStore.put
 
     def counted(store, own):
-        most.append(live_bytes() if len(most) in (9, 19, 24) else 0)
+        most.append(live_bytes() if len(most) in (9, 14) else 0)
         return put(store, own)
 
     monkeypatch.setattr(ClientStore, "put", counted)
     state = method.init(generator(0))
-    for t in range(5):
+    for t in range(3):
         ids = list(range(5 * t, 5 * t + 5))
         state = method.round(state, t, cohort_of([1] * 5, steps=1, ids=ids), generator(0, t))[0]
         setup.store.sweep(state)
     setup.store.settle()
-    assert len(state["clients"]) == len(list(tmp_path.iterdir())) == 25
-    models = (max(most) - before) / one
-    print(f"at most {models:.1f} models of {one:,} bytes at once")
-    assert 5 < models < 12  # the state, five uploads, and two models of one client with their gradients
+    assert len(state["clients"]) == len(list(tmp_path.iterdir())) == 15
+    assert (
+        5 < (max(most) - before) / one < 12
+    )  # the state, five uploads, and two models of one client with their gradients
 
 
 CHANGES = {
@@ -225,7 +227,7 @@ def test_local_models_add_rows_and_change_no_number(tmp_path, own_cache):
     """By the loss: so few images may well be answered alike by two models."""
     found, by_loss = {}, {old: new.replace("by: client", "by: client, metrics: [loss]") for old, new in CHANGES.items()}
     for name in ("fedavg", LOCAL):
-        order = order_of(tmp_path / str(len(found)), name, 4, changes=by_loss)
+        order = order_of(tmp_path / str(len(found)), name, 2, changes=by_loss)
         worker.run(order)
         assert ("local" in order.manifest["config"]["method"]) == (name == LOCAL)
         rows = read_rows(order.folder, "eval")
@@ -239,11 +241,11 @@ def test_local_models_add_rows_and_change_no_number(tmp_path, own_cache):
 
 
 def test_torn_tensors_of_a_client_are_noticed_and_the_checkpoint_before_is_used(tmp_path, own_cache):
-    order = order_of(tmp_path / "whole", "ditto", 6, changes=CHANGES)
+    order = order_of(tmp_path / "whole", "ditto", 4, changes=CHANGES)
     worker.run(order)
     whole = said(order.folder)
     one, rounds = moved(order, tmp_path / "torn"), []
-    worker.run(one, lambda event: rounds.append(event.get("round")), stopping=lambda: len(rounds) > 4)
+    worker.run(one, lambda event: rounds.append(event.get("round")), stopping=lambda: len(rounds) > 2)
     folder = tmp_path / "torn" / "s" / one.folder.name
     assert read_manifest(folder)["status"] == "interrupted"
     newest = max((folder / "clients").iterdir(), key=lambda file: file.stat().st_mtime_ns)
@@ -258,9 +260,8 @@ def test_torn_tensors_of_a_client_are_noticed_and_the_checkpoint_before_is_used(
     assert said(folder) == whole
 
 
-@pytest.mark.parametrize("name", ["ditto", MADE])
-def test_a_finished_cell_keeps_the_global_model_and_says_so(tmp_path, own_cache, name):
-    order = order_of(tmp_path, name, 2, changes=CHANGES)
+def test_a_finished_cell_keeps_the_global_model_and_says_so(tmp_path, own_cache):
+    order = order_of(tmp_path, MADE, 2, changes=CHANGES)
     worker.run(order)
     trial, predict = reopen(order.folder, Registry([str(TINY)]))
     x = torch.randn(2, 3, 8, 8)

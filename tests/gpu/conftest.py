@@ -14,7 +14,6 @@ REAL = torch.cuda.is_available()
 # What the ordinary suite runs on the pretended GPU: each rule once, by the cheapest case.
 SAMPLE = {
     "test_two_rounds_of_every_method_equal_the_oracle_on_the_cpu[fedra-tiny_vit]",
-    "test_with_dropout_they_equal_the_oracle_on_the_gpu[allsmall-tiny_mixer-dropout]",
     "test_a_step_never_waits_for_the_gpu[one has finished-tiny_vit-reference]",
     "test_a_rough_cell_is_as_on_the_cpu_and_goes_on_from_its_checkpoint[fedra-cohort]",
     "test_resident_images_are_picked_without_waiting",

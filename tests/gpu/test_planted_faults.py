@@ -47,9 +47,8 @@ def losses(registry, objective=cross_entropy, optimizer=SGD, labels=DEVICE, each
     return torch.stack(found).cpu()
 
 
-@pytest.mark.parametrize("optimizer", [SGD, ADAMW], ids=["sgd", "adamw"])
-def test_without_a_fault_there_is_nothing_to_find(registry, gpu, optimizer):
-    assert losses(registry, optimizer=optimizer).isfinite().all()
+def test_without_a_fault_there_is_nothing_to_find(registry, gpu):
+    assert losses(registry, optimizer=ADAMW).isfinite().all()
 
 
 def on_the_cpu(logits, y, t):
@@ -60,21 +59,14 @@ def as_numpy(logits, y, t):
     return cross_entropy(logits, y, t) * float(y.numpy().mean())
 
 
-def drawing(logits, y, t):
-    return (
-        cross_entropy(logits, y, t) + torch.rand(1, generator=torch.Generator().manual_seed(t), device=y.device).sum()
-    )
-
-
 @pytest.mark.parametrize(
     ("given", "kind", "says"),
     [
         ({"objective": on_the_cpu}, RuntimeError, MIXED),
         ({"objective": as_numpy}, TypeError, "numpy"),
-        ({"objective": drawing}, RuntimeError, "device type for generator"),
         ({"labels": "cpu"}, RuntimeError, MIXED),
     ],
-    ids=["a CPU tensor", "numpy", "a generator of the CPU", "labels that stayed"],
+    ids=["a CPU tensor", "numpy", "labels that stayed"],
 )
 def test_what_would_raise_raises(registry, gpu, given, kind, says):
     with pytest.raises(kind, match=says):

@@ -23,10 +23,8 @@ SMALL = {"embed_dim": 48, "depth": 4, "num_heads": 3}
 # What is particular about them: rotary positions, absolute ones as well, none; class token, registers; pooling.
 EVAS = {
     "vit_small_patch16_dinov3": 64,
-    "vit_small_plus_patch16_dinov3": 64,
     "eva02_tiny_patch14_224": 56,
     "eva_giant_patch14_224": 56,
-    "vit_small_patch16_rope_224": 64,
     "vit_small_patch16_rope_mixed_ape_224": 64,
     "vit_medium_patch16_rope_reg1_gap_256": 64,
     "vit_pe_core_tiny_patch16_384": 64,
@@ -84,7 +82,6 @@ MIXED = {"rope": "mixed", "global_pool": "token"}
     ("method", "options", "adapter"),
     [  # every method, kind of position and adapter at least once; the rest of their product is slow
         *(("fedra", MIXED, LORA), ("depthfl", REGISTERS, PROMPTS)),
-        ("fedavg", PLAIN, LORA),  # which trains all weights, without adapters
         *(
             pytest.param(method, options, adapter, marks=pytest.mark.slow)
             for method, options, adapter in (
@@ -92,7 +89,8 @@ MIXED = {"rope": "mixed", "global_pool": "token"}
                 *(("fedra", REGISTERS, LORA), ("fedra", REGISTERS, PROMPTS)),
                 *(("fedra", MIXED, PROMPTS), ("depthfl", PLAIN, LORA), ("depthfl", PLAIN, PROMPTS)),
                 *(("depthfl", REGISTERS, LORA), ("depthfl", MIXED, LORA), ("depthfl", MIXED, PROMPTS)),
-                *(("fedavg", MIXED, LORA), ("fedavg", REGISTERS, LORA)),
+                # which trains all weights, without adapters
+                *(("fedavg", PLAIN, LORA), ("fedavg", MIXED, LORA), ("fedavg", REGISTERS, LORA)),
             )
         ),
     ],

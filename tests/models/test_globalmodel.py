@@ -15,7 +15,7 @@ from fedbench.types import Exit
 pytestmark = pytest.mark.usefixtures("counted_once")
 
 CAPACITIES = [4, 3, 2]
-DEPTH = {"fedra": 4, "alllarge": 4, "allsmall": 2, "head_only": 4, "inclusivefl": 4, "depthfl": 3}  # of 4 layers
+DEPTH = {"fedra": 4, "allsmall": 2, "inclusivefl": 4, "depthfl": 3}  # of 4 layers
 
 
 @pytest.fixture
@@ -30,8 +30,7 @@ def trained(registry, name, model, capacities=CAPACITIES):
     return method.predictor(state)
 
 
-@pytest.mark.parametrize("model", [tiny_vit, tiny_mixer])
-@pytest.mark.parametrize("name", DEPTH)
+@pytest.mark.parametrize(("name", "model"), [*((name, tiny_vit) for name in DEPTH), ("depthfl", tiny_mixer)])
 def test_every_layer_wise_method_gives_its_global_model(registry, name, model, x):
     found = trained(registry, name, model(), [3, 3] if name == "depthfl" else CAPACITIES)
     assert isinstance(found, GlobalModel)

@@ -20,7 +20,7 @@ from fedbench.testing.setups import cohort_of, setup_of, tiny_vit
 
 pytestmark = pytest.mark.usefixtures("counted_once", "never_counted")
 
-CAPACITIES, EXAMPLES, STEPS = [3, 1, 4], [4, 2, 6], 3
+CAPACITIES, EXAMPLES, STEPS = [3, 1, 4], [4, 2, 6], 2
 LR, MOMENTUM, DECAY = 0.1, 0.9, 0.01
 NORM, VALUE, RAMP = 0.8, 0.02, 2
 OPTIMIZER = {"name": "sgd", "lr": LR, "momentum": MOMENTUM, "weight_decay": DECAY}

@@ -102,7 +102,7 @@ OTHER_RULES = {
     [
         *((method, *BY_ALL) for method in METHODS),
         *(
-            pytest.param(method, *WITH_DROPOUT, marks=() if method in ("fedra", "depthfl") else pytest.mark.slow)
+            pytest.param(method, *WITH_DROPOUT, marks=() if method == "depthfl" else pytest.mark.slow)
             for method in METHODS
         ),
         ("depthfl", *ONE_BY_ONE),
@@ -117,7 +117,13 @@ def test_two_rounds_equal_plain_loops(fedbench_ran, looped, method, engine, scen
     same(fedbench_ran(scenario, method, dropout, engine), looped(scenario, method, rules))
 
 
-@pytest.mark.parametrize("other", OTHER_RULES)
+# Of the loops that every method shares; the others are of one method each.
+RARELY = ("a whole epoch", "no momentum", "no weight decay", "no clipping", "no epsilon", "the ensemble answers")
+
+
+@pytest.mark.parametrize(
+    "other", [pytest.param(other, marks=pytest.mark.slow if other in RARELY else ()) for other in OTHER_RULES]
+)
 def test_one_rule_changed_is_noticed(fedbench_ran, looped, other):
     changes, method, scenario = OTHER_RULES[other]
     rules = Rules(**{"dropout": 0.0, **changes})

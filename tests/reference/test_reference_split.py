@@ -124,9 +124,7 @@ CASES = {
 OFTEN = (
     "fedv",
     "fedv, blocks on the client",
-    "fedv, frozen",
     "fedvz",
-    "festa, plain",
     "fedv, Adam with decay",
     "festa",
 )
@@ -175,7 +173,8 @@ def test_rounds_equal_plain_loops(fedbench_ran, case):
 RARELY = (
     *("lost work counts at every step", "a plain step at every step", "moments of one round at every step"),
     *("Adam once a round", "Adam at every step", "Adam without decay", "the body once a round", "a plain step"),
-    *("losses after the update", "one direction"),
+    *("losses after the update", "one direction", "lost work counts", "moments of one round"),
+    *("averages for everybody", "a gradient in place of its estimate", "norm and pooling on the client"),
 )
 
 

@@ -69,7 +69,7 @@ OPTIONS = (
 @pytest.mark.parametrize(
     ("options", "make"),
     [  # a server that learns from losses and one that does not; testing/test_kit.py tries them as they are
-        pytest.param(options, make, marks=() if (i, j) in ((2, 2), (5, 1)) else pytest.mark.slow)
+        pytest.param(options, make, marks=() if (i, j) in ((2, 0), (5, 1)) else pytest.mark.slow)
         for i, options in enumerate(OPTIONS)
         for j, make in enumerate(MODELS)
     ],
@@ -117,24 +117,23 @@ def test_only_clients_of_the_round_are_loaded(registry):
     assert len({state["clients"][i] for i in "012"}) == 1, "who got the average keeps the same file"
 
 
-@pytest.mark.parametrize("name", ["fedv", pytest.param("fedvz", marks=pytest.mark.slow)])
-def test_thirty_clients_do_not_cost_thirty_models_of_memory(registry, monkeypatch, name):
-    """All of them in one round, counted when the 10th, the 20th and the last put their heads and tails away."""
-    setup = setup_of(registry, tiny_vit(dim=32), [L] * 30)
-    method = registry.make("method", {"name": name, "head_blocks": 1, "tail_blocks": 2}, setup=setup)
+def test_twelve_clients_do_not_cost_twelve_models_of_memory(registry, monkeypatch):
+    """All of them in one round, counted when the 4th, the 8th and the last put their heads and tails away."""
+    setup = setup_of(registry, tiny_vit(dim=32), [L] * 12)
+    method = registry.make("method", {"name": "fedv", "head_blocks": 1, "tail_blocks": 2}, setup=setup)
     state = method.init(generator(0))
     one, before, most = sum(w.nbytes for w in state["shared"].values()), live_bytes(), []
     put = ClientStore.put
 
     def counted(store, own):
-        most.append(live_bytes() if len(most) in (9, 19, 29) else 0)
+        most.append(live_bytes() if len(most) in (3, 7, 11) else 0)
         return put(store, own)
 
     monkeypatch.setattr(ClientStore, "put", counted)
-    state = method.round(state, 1, cohort_of([L] * 30, steps=1), generator(0, 1))[0]
-    assert len(state["clients"]) == len(most) == 30
+    state = method.round(state, 1, cohort_of([L] * 12, steps=1), generator(0, 1))[0]
+    assert len(state["clients"]) == len(most) == 12
     assert 2 < (max(most) - before) / one < 6  # its start, its weights, gradient, momentum; and the encoder's gradient
-    assert max(most) - most[9] < one / 10
+    assert max(most) - most[3] < one / 10
 
 
 def spoilt(setup, kind, client=1):
@@ -145,8 +144,7 @@ def spoilt(setup, kind, client=1):
     return replace(setup, receive=lambda *of_a_round: received(*of_a_round, faults, Guard()))
 
 
-@pytest.mark.parametrize("name", ["fedv", "fedvz", "festa"])
-@pytest.mark.parametrize(("kind", "t"), [("nan", 0), ("wrong_shape", 1)])
+@pytest.mark.parametrize(("name", "kind", "t"), [("fedv", "nan", 0), ("fedvz", "wrong_shape", 1), ("festa", "nan", 1)])
 def test_of_a_refused_client_nothing_remains(registry, name, t, kind):
     """Whether heads and tails are averaged or not, it is as if its work had been lost."""
     spoiling, well = (setup_of(registry, tiny_vit(), [L] * 3) for _ in range(2))

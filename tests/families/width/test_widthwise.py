@@ -44,7 +44,7 @@ def one_round(method, widths, t=0, steps=1, **changes):
     return state["shared"], new["shared"], report
 
 
-@pytest.mark.parametrize(("name", "options"), [("fjord", {}), ("heterofl", MEDIAN)])
+@pytest.mark.parametrize(("name", "options"), [("fjord", {}), pytest.param("heterofl", MEDIAN, marks=pytest.mark.slow)])
 def test_the_contract_holds_for_clients_of_unequal_width(registry, name, options):
     def make(setup, **more):
         return registry.make("method", {"name": name, "rates": RATES, **options}, setup=setup)

@@ -16,7 +16,6 @@ D, H = 8, 16  # of the tiny ViT: channels, and the MLP's hidden ones
 # adapter, numbers in a layer, numbers outside of layers
 ADDED = [
     ({"name": "bitfit"}, 7 * D + H, 0),  # norm1 D, qkv 3 D, proj D, norm2 D, fc1 H, fc2 D
-    ({"name": "bitfit", "targets": ["attn.qkv", "mlp.fc1"]}, 3 * D + H, 0),
     ({"name": "full"}, 8 * D + 4 * D * D + 2 * D * H + D + H, 0),  # bitfit's, the norms' weights, all products
     ({"name": "ia3"}, 2 * D + H, 0),
     ({"name": "bottleneck", "size": 2}, 2 * (2 * 2 * D + 2 + D), 0),
@@ -30,7 +29,7 @@ ADDED = [
 def test_what_an_adapter_adds_is_sent_up_and_its_frozen_model_once(adapted, adapter, inside, outside):
     blocks, plain = adapted(tiny_vit(), **adapter), Blocks(tiny_vit()).double()
     head, replaced = CLASSES * (D + 1), inside if adapter["name"] in ("bitfit", "full") else 0
-    for depth in (1, 3):
+    for depth in (1, 2):
         cost = measure(blocks, whole(depth, head_at_end(depth)), cross_entropy, TRAIN, 8)
         assert cost.bytes_up == 8 * (depth * inside + outside + head)
         frozen = plain.frozen_bytes(depth) - 8 * depth * replaced

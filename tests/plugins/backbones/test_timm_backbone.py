@@ -98,8 +98,8 @@ def test_a_weights_file_that_does_not_fit_says_why(registry, tmp_path):
 
 
 def test_the_fingerprint_names_the_tag_without_fetching(registry):
-    assert registry.make("backbone", {"name": "mixer_b16_224"}, load=False).fingerprint == (
-        "timm:mixer_b16_224.goog_in21k_ft_in1k"
+    assert registry.make("backbone", {"name": "vit_tiny_patch16_224"}, load=False).fingerprint == (
+        "timm:vit_tiny_patch16_224.augreg_in21k_ft_in1k"
     )
 
 

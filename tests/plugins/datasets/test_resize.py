@@ -41,7 +41,7 @@ def config_of(tmp_path):
 FOLDER = ", root: data/domainnet, domains: [clipart, sketch]"
 
 
-@pytest.mark.parametrize(("name", "options"), [("domainnet", ""), ("nicopp", ""), ("image_folder", FOLDER)])
+@pytest.mark.parametrize(("name", "options"), [("nicopp", ""), ("image_folder", FOLDER)])
 def test_reference_resizes_photographs_as_the_released_code_and_paper_configurations_do_not_change(
     config_of, name, options, tmp_path, monkeypatch
 ):

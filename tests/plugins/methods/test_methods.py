@@ -103,7 +103,7 @@ def test_depthfl_exits_by_depth(registry, deep, ref, expected):
     assert found == list(expected.values())
 
 
-@pytest.mark.parametrize("L", [1, 3, 4, 6, 7, 13])
+@pytest.mark.parametrize("L", [3, 4, 7])
 def test_depthfl_has_the_exits_of_the_released_code_at_every_depth(registry, L):
     """(depth - 1) // 3 of them, the last one after the last layer where L - 1 divides by 3, and the final head."""
     _, report = report_of(registry, REFERENCE, [L], tiny_vit(depth=L))

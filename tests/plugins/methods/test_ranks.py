@@ -54,7 +54,7 @@ def test_a_term_that_nobody_trained_keeps_its_value():
     assert mean_A.tolist() == [[2, 2, 0], [7, 7, 7]] and mean_B.tolist() == [[0, 7], [4, 7]]
 
 
-@pytest.mark.parametrize("name", ["fedit", "hetlora", "flexlora", "raflora", "fed_plora"])
+@pytest.mark.parametrize("name", ["hetlora", "flexlora"])
 def test_terms_live_on_through_rounds_without_anybody_who_has_them(registry, name):
     setup = setup_of(registry, tiny_vit(), [4, 4], {"name": "lora", "rank": 4}, [4, 1])
     method = registry.make("method", {"name": name}, setup=setup)
@@ -142,14 +142,13 @@ def test_a_pruned_rank_stays(registry):
     assert report.cost[0] == report.cost[1]
 
 
-@pytest.mark.parametrize("times", [1.0, 50.0])
-def test_a_client_prunes_by_what_it_trained_whatever_arrives(registry, times):
+def test_a_client_prunes_by_what_it_trained_whatever_arrives(registry):
     """Spoilt into fifty times what it was, a tail that shrank looks longer than it began."""
     setup = setup_of(registry, tiny_vit(), [4, 4], {"name": "lora", "rank": 4}, [4, 2], clip=None)
 
     def engine(model, start, plan, cohort, job):
         up = sequential.train(model, start, plan, cohort, job)
-        arrived = [{name: (times if job.t == 2 else 1.0) * rows for name, rows in r_j.items()} for r_j in up.r]
+        arrived = [{name: (50.0 if job.t == 2 else 1.0) * rows for name, rows in r_j.items()} for r_j in up.r]
         return replace(up, r=arrived, sent={"r": up.r, "shared": up.shared})
 
     options = {"name": "hetlora", "gamma": 0.5, "lam": 20.0}
@@ -161,14 +160,14 @@ def test_a_client_prunes_by_what_it_trained_whatever_arrives(registry, times):
 
 
 def test_terms_that_were_given_up_are_missing_from_every_later_draw(registry):
-    """Of 4 drawn terms 2 were given up; of 8 that makes 6 and of 5 it makes 3, but r_min, 2, is left of 3."""
+    """Of 4 drawn terms 2 were given up; of 8 that makes 6, but r_min, 2, is left of 3."""
     setup = setup_of(registry, tiny_vit(), [4, 4], {"name": "lora", "rank": 8}, [8, 2], clip=None)
     method = registry.make("method", {"name": "hetlora", "gamma": 0.5, "lam": 20.0}, setup=setup)
     state = method.init(generator(0))
     for t in range(4):
         state, _ = method.round(state, t, cohort_of([4, 4], ranks=[4, 2]), generator(0, t))
     assert state["memory"] == {"given_up": {"0": 2}}
-    for drawn, held in ((8, 6), (5, 3), (3, 2), (2, 2)):
+    for drawn, held in ((8, 6), (3, 2)):
         _, report = method.round(state, 4, cohort_of([4, 4], ranks=[drawn, 2]), generator(0, 4))
         assert report.plan.ranks[:, 0].tolist() == [held, 2]
 
@@ -261,14 +260,13 @@ def test_what_cannot_be_is_refused(registry, name):
         registry.make("method", {"name": name, "weights": "votes"}, setup=setup)
 
 
-@pytest.mark.parametrize("name", ["hetlora", "flexlora"])
-def test_both_engines_agree_on_convolutions_too(registry, name):
+def test_both_engines_agree_on_convolutions_too(registry):
     """The patch embedding's adapter stands in no layer; its A has a kernel, its B two axes more."""
     adapter = {"name": "lora", "rank": 3, "alpha": 4, "targets": "reference", "dropout": 0.2}
     states = []
     for engine in (sequential.train, fast.train):
         setup = setup_of(registry, tiny_vit(depth=2), [2, 1], adapter, [3, 1], regularizer={"fedprox": 0.5})
-        method = registry.make("method", {"name": name}, setup=replace(setup, engine=engine))
+        method = registry.make("method", {"name": "flexlora"}, setup=replace(setup, engine=engine))
         state = method.init(generator(0))
         for t in range(2):
             state, _ = method.round(state, t, cohort_of([2, 1], ranks=[3, 1]), generator(0, t))
