@@ -7,14 +7,15 @@ import functools
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from fedbench.disk import hash_of_json, write_atomically
-from fedbench.results import merge_index, read_index, write_manifest, write_rows
+from fedbench.results import read_index, write_manifest, write_rows
 from fedbench.results.columns import SIMULATED
 from fedbench.results.identity import identity
-from fedbench.results.index import Entry, Key
+from fedbench.results.index import Entry, Index, Key, commit, merged_entries
 from fedbench.results.pack import pack
 from fedbench.results.tables import table_bytes
 
@@ -129,12 +130,11 @@ def layer_row(t: int, layer: int, holders: int = 6, **changes: Any) -> dict[str,
     return row | changes
 
 
-def own_id(suite_folder: Path, resolved: dict[str, Any], key: Key) -> str:
+def own_id(index: Index, resolved: dict[str, Any], key: Key) -> str:
     """The id of a cell that no other name of the suite has: where one has the same configuration, which would be the
     same cell, this one's gets a part more."""
-    index = read_index(suite_folder)
     id = identity(resolved, AS_RUN["fingerprints"], AS_RUN["versions"])
-    names = [entry.key for entry in index.entries if entry.cell == id] if index else []
+    names = [entry.key for entry in index.entries if entry.cell == id]
     if not names or key in names:
         return id
     resolved["made_for"] = hash_of_json(list(key))
@@ -166,8 +166,8 @@ def write_cell(
     **changes: Any,
 ) -> Path:
     """One cell with its entry in index.json; returns the cell's folder. `changes` go to `config`."""
-    resolved = config(method, seed, **changes)
-    id = own_id(suite_folder, resolved, (scenario, label or method, variant, seed, candidate))
+    resolved, index = config(method, seed, **changes), read_index(suite_folder) or Index(suite_folder.name)
+    id = own_id(index, resolved, (scenario, label or method, variant, seed, candidate))
     name = f"{scenario}-{label or method}-{variant or 'x'}-s{seed}-{id}"
     folder = suite_folder / "".join(c if c.isalnum() or c in "-_" else "_" for c in name)
     if status == "finished":
@@ -182,14 +182,14 @@ def write_cell(
         method=label or method,
         variant=variant,
         seed=seed,
-        cell=folder.name,
+        cell=id,
         backbone=resolved["backbone"]["name"],
         dataset=resolved["data"]["name"],
         profile=resolved["profile"],
         shared=shared,
         candidate=candidate,
     )
-    merge_index(suite_folder, suite_folder.name, [entry])
+    commit(suite_folder, replace(index, suite=suite_folder.name, entries=merged_entries(index.entries, [entry])))
     return folder
 
 

@@ -18,7 +18,7 @@ HOOKS = [name for name in vars(hookspecs) if name.startswith("fedbench_")]
 def plugin_of(folder: Path, code: str) -> Registry:
     file = folder / "mine.py"
     file.write_text("from fedbench import hookimpl\n" + code)
-    return Registry([str(file)])
+    return Registry([str(file)], in_place=True)
 
 
 def made(folder: Path, kind: str, code: str, **given):

@@ -13,11 +13,12 @@ GIVEN = {"metric": "loss", "at": "best", "baseline": "fedra", "equivalent": "2"}
 OWN = {"reach": ["80%"], "pareto": ["bytes"], "images": ["fedra", "depthfl"]}
 
 
-@pytest.fixture
-def folder(tmp_path):
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("views")
     for method, score in (("fedra", 0.5), ("depthfl", 0.4)):
-        write_cell(tmp_path / "s", method, evaluation=eval_rows({1: {"a": score}}))
-    return tmp_path
+        write_cell(folder / "s", method, evaluation=eval_rows({1: {"a": score}}))
+    return folder
 
 
 @pytest.mark.parametrize("option", OPTIONS)

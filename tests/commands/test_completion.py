@@ -52,7 +52,6 @@ def test_names_are_offered(line, values, study):
     ("line", "some"),
     [
         ("run ", "quickstart"),
-        ("run extreme_hetero --scenario ", "dynamic"),
         ("run quickstart --method ", "inclusivefl"),
     ],
 )

@@ -61,9 +61,10 @@ def test_a_study_begins_with_an_idea_of_another_kind(tmp_path, kind):
     assert {file.name for file in study.iterdir()} == {"README.md", plugin, "suite.yaml"}
     for file in study.iterdir():
         assert not any(word in file.read_text() for word in ("NAME", "MODULE", "STUDY", "METHODS", "RUN", "KIND")), file
-    suite = load(study / "suite.yaml", Registry([str(study / plugin)]))
+    registry = Registry([str(study / plugin)])
+    suite = load(study / "suite.yaml", registry)
     assert suite.name == "my_study" and suite.points()
-    assert kind == "tracker" or f"my_{kind}" in Registry([str(study / plugin)]).catalogue.components[kind]
+    assert kind == "tracker" or f"my_{kind}" in registry.catalogue.components[kind]
 
 
 def test_a_kind_that_is_none_is_told(tmp_path):

@@ -119,4 +119,5 @@ def test_a_plan_survives_a_broken_method(tmp_path):
     assert done.exit_code == 1
     assert "bad: KeyError: 'oops'" in done.stdout and "fedra" in done.stdout
     place = "(bad.py:4), in the method 'bad'; to check it: fedbench plugins check bad.py"
-    assert place in " ".join(done.stdout.split())
+    assert place in (said := " ".join(done.stdout.split())) and "up, without the 1 cell marked failed." in said
+    assert "marked" not in fedbench("plan", "tiny.yaml", "--plugin", TINY, "--method", "fedra", cwd=tmp_path).output

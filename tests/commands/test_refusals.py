@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from command import TINY, fedbench, write_suite
 
@@ -118,21 +116,3 @@ def test_one_fault_of_data_is_told_once_for_all_methods(tmp_path):
     done = fedbench("plan", "tiny.yaml", "--plugin", TINY, "--plugin", "mine.py", cwd=tmp_path, columns=400)
     assert done.exit_code == 2 and done.stderr.count("the file is torn") == 1
     assert "the same at tiny.yaml:10:18, tiny.yaml:10:28, tiny.yaml:10:38 and 1 more" in done.stderr
-
-
-def test_the_sums_of_a_plan_say_what_they_leave_out(tmp_path):
-    (tmp_path / "mine.py").write_text(UNBUILT)
-    write_suite(tmp_path, "fedra, wrong", {"scenarios:": "seeds: [0, 1]\nscenarios:"})
-    words = ("plan", "tiny.yaml", "--plugin", TINY, "--plugin", "mine.py")
-    assert "up, without the 2 cells marked failed." in " ".join(fedbench(*words, cwd=tmp_path).output.split())
-    assert "marked" not in fedbench(*words, "--method", "fedra", cwd=tmp_path).output
-
-
-def test_a_run_of_what_breaks_keeps_the_traceback(tmp_path):
-    (tmp_path / "mine.py").write_text(UNBUILT)
-    write_suite(tmp_path, "wrong")
-    words = ("tiny.yaml", "--plugin", TINY, "--plugin", "mine.py", "--results", "r", "--json")
-    done = fedbench("run", *words, cwd=tmp_path)
-    assert done.exit_code == 1
-    (manifest,) = tmp_path.glob("r/tiny/cells/*/manifest.json")
-    assert "mine.py" in json.loads(manifest.read_text())["traceback"]

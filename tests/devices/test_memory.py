@@ -278,7 +278,7 @@ def measured(config, registry, monkeypatch) -> tuple[int, int]:
     return need(*given), charged.needed_bytes
 
 
-@pytest.mark.parametrize("method", ["heterofl", "depthfl", "fedv"])
+@pytest.mark.parametrize("method", ["heterofl", "fedv"])
 def test_the_micro_vit_needs_what_is_charged(configs, registry, monkeypatch, method):
     within_a_tenth(configs["micro", method], registry, monkeypatch)
 

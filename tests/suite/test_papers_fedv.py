@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import functools
 from pathlib import Path
 
 import pytest
@@ -35,12 +36,15 @@ class Facts(KnownFacts):
 
 
 @pytest.fixture(scope="module")
-def catalogue():
-    return Registry().catalogue
+def read():
+    """read(path, **options of load) -> Suite, with the components that are shipped."""
+    catalogue = Registry().catalogue
 
+    @functools.cache
+    def suite(path: Path, **options) -> Suite:
+        return load(path, catalogue, facts=Facts(), **options)
 
-def read(path: Path, catalogue, **options) -> Suite:
-    return load(path, catalogue, facts=Facts(), **options)
+    return suite
 
 
 def named(name: str) -> Path:
@@ -49,8 +53,8 @@ def named(name: str) -> Path:
 
 @pytest.mark.parametrize("path", SUITES, ids=lambda path: path.stem)
 @pytest.mark.parametrize("profile", ["paper", "reference"])
-def test_a_suite_loads_and_says_what_the_text_says(path, profile, catalogue):
-    found = read(path, catalogue, profile=profile)
+def test_a_suite_loads_and_says_what_the_text_says(path, profile, read):
+    found = read(path, profile=profile)
     lines = path.read_text().splitlines()
     assert lines[0] == f"# fedbench run suites/papers/fedv/{path.name}" and max(map(len, lines)) <= 120
     assert (found.name, found.seeds) == (f"fedv_{path.stem}", (0, 1, 2))
@@ -80,8 +84,8 @@ def test_a_suite_loads_and_says_what_the_text_says(path, profile, catalogue):
 
 
 @pytest.mark.parametrize("path", SUITES, ids=lambda path: path.stem)
-def test_a_suite_runs_on_the_embedded_data_and_keeps_what_it_varies(path, catalogue):
-    own, moved = (read(path, catalogue, data=data) for data in (None, "embedded"))
+def test_a_suite_runs_on_the_embedded_data_and_keeps_what_it_varies(path, read):
+    own, moved = (read(path, data=data) for data in (None, "embedded"))
     for cell in moved.points():
         config = cell.config
         assert (cell.dataset, cell.backbone, config["data"]["classes"]) == ("strokes6", "micro_vit", 10)
@@ -102,8 +106,8 @@ def test_a_suite_runs_on_the_embedded_data_and_keeps_what_it_varies(path, catalo
         ("figure2_fedround", lambda config: config["method"]["fedround"]),
     ],
 )
-def test_an_ablation_varies_the_same_on_the_embedded_data(name, varied, catalogue):
-    own, moved = (read(named(name), catalogue, data=data) for data in (None, "embedded"))
+def test_an_ablation_varies_the_same_on_the_embedded_data(name, varied, read):
+    own, moved = (read(named(name), data=data) for data in (None, "embedded"))
     assert different(own, varied) == different(moved, varied) and len(different(own, varied)) > 2
 
 
@@ -112,16 +116,16 @@ def different(suite: Suite, pick) -> set[str]:
 
 
 @pytest.mark.parametrize("name", ["table2_cifar10", "table2_cifar100", "table5"])
-def test_methods_of_cnns_have_one_on_the_embedded_data(name, catalogue):
-    transformer, cnn = (read(named(name), catalogue, data=data) for data in ("embedded", "embedded_cnn"))
+def test_methods_of_cnns_have_one_on_the_embedded_data(name, read):
+    transformer, cnn = (read(named(name), data=data) for data in ("embedded", "embedded_cnn"))
     assert {cell.backbone for cell in cnn.points()} == {"micro_cnn"}
     without = [[{**cell.config, "backbone": None} for cell in suite.points()] for suite in (transformer, cnn)]
     assert without[0] == without[1]
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_a_suite_expects_its_table_and_has_a_cell_for_every_number(name, catalogue):
-    found, (table, dataset) = read(named(name), catalogue), TABLES[name]
+def test_a_suite_expects_its_table_and_has_a_cell_for_every_number(name, read):
+    found, (table, dataset) = read(named(name)), TABLES[name]
     printed = [row for row in NUMBERS if (row["table"], row["dataset"]) == (table, dataset)]
     assert [row["value_percent"] for row in found.expected] == [float(row["value_percent"]) for row in printed]
     cells = {(c.scenario, c.dataset, c.backbone.partition(".")[0], c.method) for c in found.points()}
@@ -135,23 +139,23 @@ def test_a_suite_expects_its_table_and_has_a_cell_for_every_number(name, catalog
     assert all(cell[2:] in {(deit, m) for m in WHOLE} | {(RESNET, m) for m in SPLIT} for cell in ours)
 
 
-def test_every_printed_number_is_expected_by_one_suite(catalogue):
-    found = [row["value_percent"] for name in TABLES for row in read(named(name), catalogue).expected]
+def test_every_printed_number_is_expected_by_one_suite(read):
+    found = [row["value_percent"] for name in TABLES for row in read(named(name)).expected]
     assert sorted(found) == sorted(float(row["value_percent"]) for row in NUMBERS)
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_the_printed_numbers_of_fedavg_are_its_local_models(name, catalogue):
+def test_the_printed_numbers_of_fedavg_are_its_local_models(name, read):
     """Appendix A.3: the local model in FedAvg is the comparable personalised model of each client."""
-    found = read(named(name), catalogue)
+    found = read(named(name))
     assert {row["method"] for row in found.expected if row["method"].startswith("fedavg")} <= {"fedavg/local"}
     options = [cell.config["method"] for cell in found.points() if cell.method == "fedavg"]
     assert all(method["local"] for method in options) and bool(options) == (name != "table3")
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_the_server_of_festa_steps_by_adam_and_fedvs_by_line_19_and_beside_it_by_adam(name, catalogue):
-    found = read(named(name), catalogue)
+def test_the_server_of_festa_steps_by_adam_and_fedvs_by_line_19_and_beside_it_by_adam(name, read):
+    found = read(named(name))
     method = {label: found.points(methods=[label])[0].config["method"] for label in found.methods}
     assert "server_optimizer" not in method["fedv"] and method["fedv"]["server_lr"] is None
     assert method["fedv_adam"] == {**method["fedv"], "server_optimizer": {"name": "adamw"}}
@@ -168,17 +172,17 @@ def test_what_the_paper_leaves_open_stands_in_the_first_lines(path):
     assert ("500 in Sec. 4.1, 300 in Appendix A.1" in told) == (path.stem == "table5")
 
 
-def test_scenarios_are_the_partitions_they_are_called_after(catalogue):
+def test_scenarios_are_the_partitions_they_are_called_after(read):
     for name in TABLES:
-        for cell in read(named(name), catalogue).points():
+        for cell in read(named(name)).points():
             partition = cell.config["data"]["partition"]
             amount = partition["alpha"] if partition["name"] == "dirichlet" else partition["classes_per_client"]
             assert f"{partition['name']}{amount}" == cell.scenario
 
 
-def test_figure_2_varies_what_it_says(catalogue):
+def test_figure_2_varies_what_it_says(read):
     def values(name: str, pick) -> set:
-        found = read(named(name), catalogue).points()
+        found = read(named(name)).points()
         return {pick(cell.config) for cell in found if cell.config["method"]["name"] == "fedv"}
 
     assert values("figure2_epochs", lambda config: config["train"]["local_epochs"]) == {1, 3, 5}
@@ -194,22 +198,22 @@ def test_the_oddity_of_table_3_is_flagged_where_one_looks():
         assert "DeiT-Small and DeiT-Base" in text and "identical in all" in text.replace("\n# ", " ")
 
 
-def test_the_committed_results_of_the_personalised_suite_are_of_todays_configurations(catalogue):
+def test_the_committed_results_of_the_personalised_suite_are_of_todays_configurations(read):
     """But for what was tuned, the rates, and the seeds; options that came since are left out at their defaults."""
 
     def untuned(config):
         train, method = ({**config[part], "optimizer": None} for part in ("train", "method"))
         return {**config, "train": train, "method": method, "seed": None, "capacities": None}
 
-    found = read(SHIPPED / "tuned/personalised.yaml", catalogue)
+    found = read(SHIPPED / "tuned/personalised.yaml")
     now = [untuned(cell.config) for cell in found.points(seeds=[0])]
     folder = SHIPPED.parent / "results/reference/personalised_tuned"
     kept = [untuned(result.manifest["config"]) for result in results_of([folder], candidates=True)]
     assert all(config in now for config in kept) and len(kept) > 250
 
 
-def test_the_personalised_suite_has_both_families_and_their_controls(catalogue):
-    found = read(SHIPPED / "personalised.yaml", catalogue)
+def test_the_personalised_suite_has_both_families_and_their_controls(read):
+    found = read(SHIPPED / "personalised.yaml")
     assert set(found.methods) >= {"fedavg", "ditto", "fedrod", "festa", "fedv", "fedvz", "fedra"}
     method = {label: found.points(methods=[label])[0].config["method"] for label in found.methods}
     assert method["frozen_server"] == {**method["fedv"], "server_lr": 0}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from copy import deepcopy
 
 import pytest
@@ -18,6 +19,7 @@ def read():
     """read(path) -> Suite, with the components that are shipped."""
     catalogue = Registry().catalogue
 
+    @functools.cache
     def suite(path) -> Suite:
         return load(path, catalogue)
 
