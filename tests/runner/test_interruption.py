@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import pty
 import re
@@ -20,50 +19,9 @@ from pathlib import Path
 import dying
 import psutil
 import pytest
-from command import MAIN, TINY, environment, fedbench, run, write_suite, written
+from command import MAIN, TINY, environment, fedbench, write_suite
 
 from fedbench.results import content_hash
-
-
-@pytest.mark.slow
-def test_an_interrupted_run_kills_its_workers_and_a_second_one_completes_it(tmp_path):
-    flag = tmp_path / "fine"
-    write_suite(tmp_path, f"allsmall, {{name: hangs, extends: odd, how: hang, until: {flag}}}")
-    words = [*MAIN, "run", "tiny.yaml", "--plugin", str(TINY), "--results", "r", "--jobs", "2"]
-    process = subprocess.Popen(
-        words, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        # A shell lets what it starts in the background ignore Ctrl-C, and these tests may have been started so.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )  # fmt: skip
-    try:
-        _wait_until(lambda: _statuses(tmp_path) == {"finished", "running"}, process)
-        started = psutil.Process(process.pid).children(recursive=True)
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=30)
-    finally:
-        process.kill()
-    assert process.returncode == 130
-    assert "Interrupted" in err and "Traceback" not in out + err
-    psutil.wait_procs(started, timeout=10)
-    assert not [child for child in started if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
-    assert not list((tmp_path / "r").rglob("*.tmp"))
-
-    flag.touch()
-    done = run("--json", cwd=tmp_path)
-    assert done.exit_code == 0, done.stderr
-    assert json.loads(done.stdout)["ran"] == 1
-
-
-def _statuses(folder: Path) -> set[str]:
-    return {manifest["status"] for manifest in written(folder / "r")}
-
-
-def _wait_until(true, process, seconds: float = 90) -> None:
-    until = time.monotonic() + seconds
-    while not true():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < until, "the run did not get there"
-        time.sleep(0.1)
 
 
 def interrupted(folder: Path, *hows: str, signals: tuple[int, ...], words: tuple = ()) -> tuple[dict, object, float]:
@@ -127,8 +85,7 @@ def test_a_server_that_is_killed_while_it_loads_torch_is_started_again(tmp_path,
     assert code == 0
 
 
-@pytest.mark.parametrize("resumed", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_a_second_ctrl_c_ends_a_run_at_once_and_leaves_it_to_be_resumed(tmp_path, own_cache, hears_signals, resumed):
+def test_a_second_ctrl_c_ends_a_run_at_once(tmp_path, own_cache, hears_signals):
     hows = ("ignores_sigterm", "leaves_grandchildren_and_hangs")
     found, done, seconds = interrupted(tmp_path, *hows, signals=(signal.SIGINT, signal.SIGINT))
     assert done.exit_code == 130 and seconds < 5
@@ -136,12 +93,6 @@ def test_a_second_ctrl_c_ends_a_run_at_once_and_leaves_it_to_be_resumed(tmp_path
     assert "stopped" in done.stdout
     assert dying.all_ended(tmp_path)
     assert not list((tmp_path / "r").rglob("*.tmp"))
-    if not resumed:
-        return
-    (tmp_path / "fine").touch()
-    words = ("run", "tiny.yaml", "--plugin", TINY, "--plugin", dying.DYING)
-    assert [fedbench(*words, "--results", r, cwd=tmp_path).exit_code for r in ("r", "undisturbed")] == [0, 0]
-    assert content_hash(tmp_path / "r") == content_hash(tmp_path / "undisturbed")
 
 
 @pytest.mark.parametrize(

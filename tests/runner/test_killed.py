@@ -37,13 +37,6 @@ def test_a_few_kills_at_random_instants(chained, tmp_path):
 
 
 @pytest.mark.slow
-def test_fifty_kills_at_random_instants(chained, tmp_path):
-    toll = killed(chained, tmp_path, 50)
-    print(toll)
-    assert toll.amid_writes > 0
-
-
-@pytest.mark.slow
 def test_a_few_kills_of_a_cell_that_two_processes_train(tmp_path):
     changes = {"dropout: 0.0": "dropout: 0.1", "max_steps: 1": "max_steps: 2", "momentum: 0.0": "momentum: 0.9"}
     order = order_of(tmp_path / "whole", "fedra", 12, processes=2, changes=changes)

@@ -13,7 +13,7 @@ from dataclasses import replace
 import kills
 import psutil
 import pytest
-from command import MAIN, TINY, environment, run, write_suite, written
+from command import MAIN, TINY, environment, write_suite, written
 from supervised import server_without_torch
 
 from fedbench.errors import Interrupted
@@ -21,15 +21,6 @@ from fedbench.results import read_manifest
 from fedbench.runner import local
 from fedbench.runner.local import Local
 from fedbench.simulation.checkpoint import Checkpoints
-
-
-@pytest.mark.slow
-def test_what_a_worker_started_ends_with_its_cell(tmp_path):
-    flag = tmp_path / "x"
-    write_suite(tmp_path, f"{{name: spawns, extends: odd, how: spawn, until: {flag}}}")
-    assert run("--timeout", 2, cwd=tmp_path).exit_code == 1
-    pid = int((tmp_path / "x.pid").read_text())
-    assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
 
 
 @pytest.mark.slow

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 
 import pytest
 from command import NOTING, TINY, cell_of, fedbench, manifests, run, write_suite, written
@@ -93,16 +92,6 @@ def test_a_second_run_keeps_all_and_retry_failed_runs_only_the_failed(mixed):
 def test_no_temporary_file_is_left(mixed):
     folder, _, _ = mixed
     assert not [path for path in (folder / "r").rglob("*") if path.suffix == ".tmp"]
-
-
-@pytest.mark.slow
-def test_a_hanging_cell_is_ended_at_its_deadline(tmp_path):
-    write_suite(tmp_path, "{name: hangs, extends: odd, how: hang}")
-    began = time.monotonic()
-    assert run("--timeout", 1, cwd=tmp_path).exit_code == 1
-    assert time.monotonic() - began < 60
-    manifest = manifests(tmp_path / "r")["hangs/0"]
-    assert (manifest["status"], manifest["reason"]) == ("timeout", "not done after 1 s")
 
 
 def test_a_cell_that_ends_as_it_is_asked_to_at_its_deadline_is_out_of_time_all_the_same(tmp_path):

@@ -16,6 +16,7 @@ D, H = 8, 16  # of the tiny ViT: channels, and the MLP's hidden ones
 # adapter, numbers in a layer, numbers outside of layers
 ADDED = [
     ({"name": "bitfit"}, 7 * D + H, 0),  # norm1 D, qkv 3 D, proj D, norm2 D, fc1 H, fc2 D
+    ({"name": "bitfit", "targets": ["attn.qkv", "mlp.fc1"]}, 3 * D + H, 0),
     ({"name": "full"}, 8 * D + 4 * D * D + 2 * D * H + D + H, 0),  # bitfit's, the norms' weights, all products
     ({"name": "ia3"}, 2 * D + H, 0),
     ({"name": "bottleneck", "size": 2}, 2 * (2 * 2 * D + 2 + D), 0),
