@@ -258,15 +258,14 @@ class Layerwise:
         """
         L = self.model.num_layers
         exact = getattr(self.allocate, "exact", True) and self.share is unchanged
-        held = self._alone(L, 0, None, seed=0) if exact else None
+        held = self._alone(L, 0, None) if exact else None
         return held is not None and held == whole(held.depth, self.exits_of(held.depth))
 
-    def _alone(self, L_n: int, t: int, rank: int | None, seed: int | None = None) -> Holding:
-        """What a client would hold if it were the only one, and the first; seed: in place of the run's."""
-        seed = self.setup.seed if seed is None else seed
+    def _alone(self, L_n: int, t: int, rank: int | None) -> Holding:
+        """What a client would hold if it were the only one, and the first; of all seeds the same."""
         L, r_n = self.model.num_layers, None if rank is None else torch.tensor([rank])
         one = Cohort([0], torch.tensor([L_n]), torch.ones(1), torch.ones(1), lambda n: iter(()), ranks=r_n)
-        plan, _ = self.plan({**alloc.nothing_known(L), "memory": {}}, t, one, seeding.generator(seed, t, use="price"))
+        plan, _ = self.plan({**alloc.nothing_known(L), "memory": {}}, t, one, seeding.generator(0, t, use="price"))
         return holding_of(plan, 0)
 
     def smallest(self) -> Plan:

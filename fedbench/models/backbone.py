@@ -5,9 +5,11 @@ from __future__ import annotations
 import copy
 import functools
 import math
+from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
+from types import MappingProxyType
 from typing import Any, Literal, TypeVar, cast, get_args
 
 import torch
@@ -24,7 +26,9 @@ Begin = Literal["pretrained", "random"]
 STARTS = get_args(Begin)
 
 Found = TypeVar("Found")
+Model = TypeVar("Model", bound=nn.Module)
 Parameters = tuple[tuple[str, Hashable, bool], ...]
+TABLES = (dict, OrderedDict, set)  # in which a module keeps its hooks
 _found: dict[Hashable, Any] = {}  # what `once` keeps
 
 
@@ -373,7 +377,7 @@ def begin(body: Body, option: str, how: str, seed: int) -> None:
     option: what the user calls it."""
     if how not in STARTS:
         raise UserError(f"{option} is {' or '.join(STARTS)}, not {how!r}")
-    if how == "random":
+    if how == "random" and not next(body.model.parameters()).is_meta:  # shapes alone have nothing to draw
         redraw(body.model, seed)
 
 
@@ -391,11 +395,21 @@ def redraw(model: nn.Module, seed: int) -> None:
         if (init := getattr(model, "init_weights", None)) is not None:
             init()
     for name, parameter in model.named_parameters():
-        if not parameter.is_meta and parameter.isnan().any():
+        if parameter.isnan().any():
             raise UserError(
                 f"{type(model).__name__} cannot be drawn again: nothing in it draws its parameter {name}; take "
                 "`pretrained`, with a backbone of `pretrained: false` where no weights of others are wanted"
             )
+
+
+def copy_of(model: Model, kept: Mapping[int, Any] = MappingProxyType({})) -> Model:
+    """A copy of a model. Its empty tables of hooks, a dozen in every module, are made anew: to copy them takes longer
+    than all else.
+
+    kept: what takes the place of parts of it, by their ids, as `copy.deepcopy` has it.
+    """
+    tables = (value for module in model.modules() for value in vars(module).values() if not value)
+    return copy.deepcopy(model, {**{id(one): type(one)() for one in tables if type(one) in TABLES}, **kept})
 
 
 def once(origin: str | None, parameters: Parameters, key: Hashable, find: Callable[[], Found]) -> Found:

@@ -7,7 +7,6 @@ torch's kernels take microseconds, any other's on the meta device, whose kernels
 from __future__ import annotations
 
 import collections
-import copy
 import functools
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,12 +21,11 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
 from fedbench.models.adapter import SeededDropout
-from fedbench.models.backbone import Blocks, Body
+from fedbench.models.backbone import Blocks, Body, Model, copy_of
 from fedbench.models.lowrank import pairs
 from fedbench.models.param_paths import holds, layer_of, name_of
 from fedbench.types import Exit
 
-Model = TypeVar("Model", bound=nn.Module)
 Found = TypeVar("Found")
 
 SMALL = 2_000_000  # parameters, up to which a model is counted on the CPU
@@ -87,7 +85,7 @@ def blank(model: Model, unused: Iterable[nn.Module] = (), device: str = "meta", 
     own = (p for p in _used(model, made) if type(p) is nn.Parameter)
     made |= {id(p): nn.Parameter(torch.zeros(p.shape, dtype=p.dtype, device=device), p.requires_grad) for p in own}
     made |= {id(b): torch.zeros_like(b, device=device) for b in model.buffers() if type(b) is Tensor}
-    copied = copy.deepcopy(model, made).to(device)
+    copied = copy_of(model, made).to(device)
     module: Any  # timm has the attribute in every kind of attention
     for module in copied.modules():
         if hasattr(module, "fused_attn"):

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
@@ -32,15 +33,25 @@ class AdapterPair:
     scaling: float
 
 
-def pairs(model: Blocks) -> list[AdapterPair]:
-    """Every low-rank adapter of the model with a trained factor, in the order of the layers."""
-    found = []
+_pairs_of: WeakKeyDictionary[Blocks, Sequence[AdapterPair]] = WeakKeyDictionary()
+
+
+def pairs(model: Blocks) -> Sequence[AdapterPair]:
+    """Every low-rank adapter of the model with a trained factor, in the order of the layers.
+
+    They are looked for once: adapters stay as they were attached.
+    """
+    if not (found := _pairs_of.get(model, ())):  # none are attached yet
+        found = _pairs_of[model] = [*_pairs(model)]
+    return found
+
+
+def _pairs(model: Blocks) -> Iterator[AdapterPair]:
     for path, module in _modules(model):
         own = module.low_rank()
         names = {id(p): _place(f"{path}.{name}") for name, p in module.named_parameters() if p.requires_grad}
         if id(own.A) in names and id(own.B) in names:
-            found.append(AdapterPair(_place(path), names[id(own.A)], names[id(own.B)], own.rank, own.alpha / own.rank))
-    return found
+            yield AdapterPair(_place(path), names[id(own.A)], names[id(own.B)], own.rank, own.alpha / own.rank)
 
 
 def rank_of(model: Blocks) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import dataclasses
 import functools
 import io
@@ -129,7 +128,9 @@ class Assets:
                     others = f"; a language model reads texts: `{{name: hf, model: {ref['name']}}}`, with data of texts"
                 raise UnknownName(error.message + others, near) from None
         source = self._sources[key]
-        return dataclasses.replace(source, model=copy.deepcopy(source.model))
+        from fedbench.models.backbone import copy_of  # torch is here now
+
+        return dataclasses.replace(source, model=copy_of(source.model))
 
     def _shapes(self, ref: Ref) -> Source:
         """Made by its plugin, which may `refuse` a name before torch is imported."""

@@ -183,7 +183,7 @@ def but_seed_and_rounds(config: Mapping[str, Any]) -> str:
 def kind(config: Mapping[str, Any], versions: Mapping[str, str]) -> str:
     """Equal for cells of one kind, in which a FLOP takes as long; versions: those of the packages that compute them."""
     train = {key: value for key, value in config["train"].items() if key not in SAME_SPEED}
-    train["optimizer"] = config["train"]["optimizer"]["name"]
+    train["optimizer"] = {"name": config["train"]["optimizer"]["name"]}
     return hash_of_json([of_one_method({**config, "train": train, "evaluation": None}), versions])[:24]
 
 

@@ -76,9 +76,11 @@ def cost_estimates(
 
 
 def of_one_method(config: Config) -> str:
-    """Equal for cells that one method may serve."""
+    """Equal for cells that one method may serve, candidates for the learning rate too: no cost depends on it."""
     parts = {key: value for key, value in config.items() if key not in OF_CELLS}
     parts["data"] = {key: value for key, value in config["data"].items() if key != "partition"}
+    optimizer = {key: value for key, value in config["train"]["optimizer"].items() if key != "lr"}
+    parts["train"] = {**config["train"], "optimizer": optimizer}
     return json.dumps(parts, sort_keys=True)
 
 

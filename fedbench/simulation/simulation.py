@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,7 +22,7 @@ from fedbench.engine.shortcuts import fast
 from fedbench.errors import UserError
 from fedbench.method import Method, Setup, State
 from fedbench.models.adapter import LowRank
-from fedbench.models.backbone import Blocks, Plain, Source, body_of
+from fedbench.models.backbone import Blocks, Plain, Source, body_of, copy_of
 from fedbench.registry.registry import Registry, dataset_of
 from fedbench.seeding import generator, global_generator, seed_of
 from fedbench.simulation.checkpoint import Progress
@@ -92,7 +91,7 @@ class Simulation:
         self.store = store or ClientStore()
         self.source = source = source or source_of(config, registry, device != "meta")
         fits = bool(config.get("devices")) and not fitting  # whether sizes are to be found
-        shapes = replace(source, model=copy.deepcopy(source.model)) if fits and device == "meta" else None
+        shapes = replace(source, model=copy_of(source.model)) if fits and device == "meta" else None
         self.dataset = dataset or dataset_of(config["data"], registry, source.image_size)
         origin = json.dumps(config["backbone"], sort_keys=True)
         self.model = body_of(source.model, origin, source.image_size)

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from fedbench.errors import NotApplicable, UserError
-from fedbench.models.backbone import Blocks, Plain, body_of, in_layers
+from fedbench.models.backbone import Blocks, Plain, body_of, copy_of, in_layers
 from fedbench.testing.setups import tiny_mixer, tiny_vit
 from fedbench.types import Exit
 
@@ -141,3 +141,20 @@ def test_running_statistics_are_refused_and_group_norm_is_named():
     model.norm = nn.BatchNorm2d(3)
     with pytest.raises(UserError, match="running statistics.*resnet50_gn"):
         body_of(model)
+
+
+def test_a_copy_shares_neither_weights_nor_hooks_and_takes_what_it_is_given():
+    model = tiny_vit()
+    kept = model.blocks[0]
+    copied = copy_of(model, {id(kept): kept})
+    assert copied.blocks[0] is kept
+    x, before = torch.randn(2, 3, 8, 8), {name: value.clone() for name, value in model.state_dict().items()}
+    torch.testing.assert_close(copied(x), model(x), rtol=0, atol=0)
+    heard = []
+    copied.blocks[1].register_forward_hook(lambda *given: heard.append(1))
+    with torch.no_grad():
+        copied.blocks[1].attn.qkv.weight.zero_()
+    model(x)
+    assert not heard and all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    copied(x)
+    assert heard

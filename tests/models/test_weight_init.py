@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from fedbench.errors import UserError
-from fedbench.models.backbone import begin, body_of, redraw
+from fedbench.models.backbone import Body, begin, body_of, redraw
 from fedbench.testing.setups import tiny_mixer, tiny_vit
 
 
@@ -31,7 +31,7 @@ def test_a_parameter_that_nothing_draws_is_named():
 
     with pytest.raises(UserError, match="Scaled cannot be drawn again: nothing in it draws its parameter scale;"):
         redraw(Scaled(), 0)
-    redraw(Scaled().to("meta"), 0)  # shapes alone, for a plan
+    begin(Body(Scaled().to("meta"), 2), "body", "random", 0)  # shapes alone, for a plan
 
 
 def test_a_convnext_is_refused_rather_than_left_with_half_of_its_weights():

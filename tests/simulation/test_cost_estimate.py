@@ -36,8 +36,9 @@ class Counting:
             yield
 
 
-def config(seed, method="fedra"):
-    return {"seed": seed, "method": {"name": method}, "data": {"name": "dots", "partition": {"name": "iid"}}}
+def config(seed, method="fedra", lr=0.1):
+    data = {"name": "dots", "partition": {"name": "iid"}}
+    return {"seed": seed, "method": {"name": method}, "data": data, "train": {"optimizer": {"name": "sgd", "lr": lr}}}
 
 
 @pytest.fixture
@@ -56,6 +57,12 @@ def test_cells_of_a_method_are_kept_together_and_computed_once(estimates):
     for _ in range(2):
         assert estimates(*cells) == {"a1": {"images": 1}, "b": {"images": 3}, "a2": {"images": 2}}
     assert sorted(Counting.asked) == [1, 2, 3] and files() == before + 2
+
+
+def test_candidates_for_a_learning_rate_are_of_one_method(estimates):
+    before = files()
+    estimates(("a", config(1, lr=0.1)), ("b", config(2, lr=0.2)))
+    assert files() == before + 1
 
 
 def test_what_was_kept_before_stays(estimates):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import functools
 import itertools
 from collections.abc import Sequence
@@ -17,7 +16,7 @@ from fedbench.errors import UserError
 from fedbench.families.wholemodel import WholeModel
 from fedbench.families.width.maps import map_of
 from fedbench.families.width.units import Rule, Slice, first
-from fedbench.models.backbone import HEAD, load
+from fedbench.models.backbone import HEAD, copy_of, load
 from fedbench.options import Length, Share
 
 
@@ -61,7 +60,7 @@ def narrow(model: WholeModel, held: Slice, scale: float = 1.0) -> WholeModel:
     outputs are divided by.
     """
     names = {id(p): name for name, p in model.weights().items()}
-    twin = copy.deepcopy(model, {id(p): p for p in model.parameters()})  # its weights are not copied
+    twin = copy_of(model, {id(p): p for p in model.parameters()})  # its weights are not copied
     stretches = []
     for path, module in list(twin.named_modules()):
         if isinstance(module, nn.GroupNorm):
