@@ -46,21 +46,6 @@ def test_data_and_suites_are_called_as_they_are(tmp_path, name):
     assert "Traceback" not in missing
 
 
-def test_home_is_expanded_behind_every_option_where_no_shell_does(tmp_path, monkeypatch):
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    write_cell(tmp_path / "home" / "s", "fedra", evaluation=eval_rows({1: {"a": 0.5}, 2: {"a": 0.6}}))
-    ways = {
-        ("report", str(tmp_path / "home" / "s"), "--output=~/page.html"): "page.html",
-        ("report", str(tmp_path / "home" / "s"), "-o~/short.html"): "short.html",
-        ("plot", "curves", str(tmp_path / "home" / "s"), "--out=~/curves.svg"): "curves.svg",
-        ("merge", str(tmp_path / "home" / "s"), "--into=~/merged"): "merged/s/index.json",
-    }
-    for words, made in ways.items():
-        done = fedbench(*words, cwd=tmp_path)
-        assert done.exit_code == 0 and (tmp_path / "home" / made).is_file(), done.output
-    assert not (tmp_path / "~").exists()
-
-
 @pytest.mark.parametrize("words", [["compare"], ["report"], ["plan"], ["merge", "--into=~nobody-of-that-name/y"]])
 def test_the_home_of_nobody_is_refused_in_words(tmp_path, words):
     refused = fedbench(*words, "~nobody-of-that-name/x", cwd=tmp_path)

@@ -152,7 +152,7 @@ def test_wrong_shapes_and_types_are_the_plugin_authors_error(wrong):
 def _slow(_new_array) -> Splits:
     with open(os.environ["BUILDS"], "a") as log:
         log.write("built\n")
-    time.sleep(0.5)
+    time.sleep(0.2)
     return plain(None)
 
 
@@ -250,11 +250,3 @@ def test_cache_folder_follows_the_environment(tmp_path, monkeypatch):
     assert cache_dir() == tmp_path / "fedbench"
     monkeypatch.setenv("XDG_CACHE_HOME", "relative/is/ignored")
     assert cache_dir().is_absolute() and cache_dir().name == "fedbench"
-
-
-def test_importing_the_cache_imports_no_torch():
-    worker = python(
-        "import fedbench.data, fedbench.data.decode, sys; print('torch' in sys.modules)",
-        stdout=subprocess.PIPE,
-    )
-    assert worker.communicate(timeout=30)[0] == "False\n"

@@ -13,7 +13,7 @@ def tables(text):
     return [line.split() for line in text.splitlines() if line.startswith("method")]
 
 
-@pytest.mark.parametrize("width", [60, 80, 120, 200])
+@pytest.mark.parametrize("width", [60, 120])
 def test_no_line_is_wider_than_the_terminal(tmp_path, width):
     write_suite(tmp_path / "s")
     lines = shown([board(tmp_path)], width).splitlines()[2:]  # the heading and the caption are never folded

@@ -173,10 +173,11 @@ def test_the_state_of_a_packed_cell_stays_and_is_known(suite):
 
 
 def test_killed_before_any_change_on_disk_the_old_or_the_new_is_there_whole(tmp_path):
-    """Of a suite of two cells, one of which has tables; before every fourth change where time is short."""
+    """Of a suite of a packed cell and one that takes its place; before every fourth change where time is short."""
     suite = tmp_path / "r" / "s"
     write_cell(suite, "fedra", evaluation=eval_rows(VALUES), layers=[layer_row(1, 0)])
-    write_cell(suite, "exclusive", status="not_applicable", reason="nobody")
+    pack(suite)
+    write_cell(suite, "fedra", evaluation=eval_rows({1: {"a": 0.125}}), layers=[layer_row(2, 1)])
     killed_before_any_change(suite, tmp_path, every=4)
 
 

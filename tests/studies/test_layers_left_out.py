@@ -54,18 +54,17 @@ def test_features_are_those_of_the_layers_that_are_kept(build, dataset):
 
 @pytest.mark.parametrize("refit", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_a_file_is_scored_and_the_table_gives_the_scores_back(refit, weights, dataset, tmp_path):
-    found = list(tool.scores(weights, dataset, most=2, count=2, refit=refit))
+    found = list(tool.scores(weights, dataset, most=2, count=1, refit=refit))
     assert [(s.k, s.left_out, s.draw) for s in found] == [
-        (0, "none", 0), (1, "random", 0), (1, "random", 1), (1, "last", 0),
-        (2, "random", 0), (2, "random", 1), (2, "last", 0),
-    ]  # fmt: skip
+        *((0, "none", 0), (1, "random", 0), (1, "last", 0), (2, "random", 0), (2, "last", 0))
+    ]
     source = micro.make_vit(str(weights), load=False)
     assert {(s.weights, s.backbone, s.recipe, s.weights_seed) for s in found} == {
         (source.fingerprint, "micro_vit", "layer_scale", 5)
     }
-    assert {s.probe for s in found} == {"refit" if refit else "full"} and found[3].layers == "11"
+    assert {s.probe for s in found} == {"refit" if refit else "full"} and found[2].layers == "11"
     assert all(0 <= s.accuracy <= 1 for s in found)
-    for part in (found[:4], found[4:]):
+    for part in (found[:3], found[3:]):
         tool.add(tmp_path / "table.csv", part)
     assert tool.read(tmp_path / "table.csv") == found
 

@@ -31,7 +31,7 @@ def texts(figure):
 
 
 def test_every_ranked_method_has_a_line_with_its_rank_and_letters(tmp_path):
-    found = standing(tmp_path, 5, 4)
+    found = standing(tmp_path, 5, 3)
     figure = diagram(found)
     assert {"fedra  1.00  a ", " c  3.00  allsmall"} < set(texts(figure))
     assert not any("alllarge" in text for text in texts(figure))
@@ -43,7 +43,7 @@ def test_every_ranked_method_has_a_line_with_its_rank_and_letters(tmp_path):
 
 def test_without_letters_it_says_so_and_needs_five_scenarios(tmp_path):
     with pytest.raises(UserError, match="takes two methods and five scenarios"):
-        diagram(standing(tmp_path, 4, 3))
+        diagram(standing(tmp_path, 4, 1))
     assert NO_LETTERS in diagram(standing(tmp_path / "five", 5, 1)).get_supxlabel()
 
 

@@ -11,7 +11,7 @@ from scipy.stats import wilcoxon
 from fedbench.report.statistics.ranks import exact, signed_ranks
 
 
-@pytest.mark.parametrize("n", [6, 8, 20, 50, 51])
+@pytest.mark.parametrize("n", [6, 50, 51])
 @pytest.mark.parametrize("decimals", [12, 2, 1])
 def test_every_row_has_scipys_p(n, decimals):
     """Of 12 decimals none tie, of one decimal nearly all, and zeros are among them."""
