@@ -126,7 +126,7 @@ RULES = {
 # One of each rule and family; the others share their code.
 OFTEN = (
     *("fedra", "depthfl", "reefl", "allsmall", "hetlora", "flora", "exclusive", "fed_hello"),
-    *("fjord", "fedavg", "zero_round", "fedv"),
+    *("fjord", "fedavg", "fedv"),
 )
 
 

@@ -80,7 +80,7 @@ def test_operators_that_only_the_cpu_has_are_left_to_the_meta_device():
 
 
 SMALL = counting.SMALL
-SOME = ("depthfl", "reefl")  # families/width/test_narrow.py has whole models and their cuts
+SOME = ("reefl",)  # families/width/test_narrow.py has whole models and their cuts
 
 
 def prices(config, registry):

@@ -101,15 +101,12 @@ OTHER_RULES = {
     ("method", "engine", "scenario", "dropout"),
     [
         *((method, *BY_ALL) for method in METHODS),
-        *(
-            pytest.param(method, *WITH_DROPOUT, marks=() if method == "depthfl" else pytest.mark.slow)
-            for method in METHODS
-        ),
         ("depthfl", *ONE_BY_ONE),
         *(
-            pytest.param(method, *EVERYBODY, marks=() if method == "inclusivefl" else pytest.mark.slow)
+            pytest.param(method, *WITH_DROPOUT, marks=() if method == "allsmall" else pytest.mark.slow)
             for method in METHODS
         ),
+        *(pytest.param(method, *EVERYBODY, marks=pytest.mark.slow) for method in METHODS),
     ],
 )
 def test_two_rounds_equal_plain_loops(fedbench_ran, looped, method, engine, scenario, dropout):
