@@ -34,26 +34,21 @@ GROUPS = sorted({words[:-1] for words in commands()})
 
 
 @pytest.mark.parametrize("words", [*commands(), *GROUPS], ids=" ".join)
-def test_help_shows_an_example(tmp_path, words):
-    done = fedbench(*words, "--help", cwd=tmp_path)
+def test_help_fits_a_terminal_shows_an_example_and_says_what_every_option_is_for(tmp_path, words):
+    done = fedbench(*words, "--help", cwd=tmp_path, columns=80)
     assert done.exit_code == 0
+    assert [line for line in done.stdout.splitlines() if len(line) > 80] == []
     assert "  " + " ".join(["fedbench", *words]) in done.stdout.split("Usage:")[1].split("\n", 1)[1]
+    command, context = main, click.Context(main)
+    for word in words:
+        command = command.get_command(context, word)
+    assert [option.name for option in command.params if isinstance(option, click.Option) and not option.help] == []
 
 
 @pytest.mark.parametrize("words", GROUPS, ids=" ".join)
 def test_a_list_of_commands_cuts_no_sentence(tmp_path, words):
     listed = fedbench(*words, "--help", cwd=tmp_path, columns=80).stdout.partition("Commands:")[2]
     assert listed and "..." not in listed
-
-
-@pytest.mark.parametrize("words", [(), *commands()], ids=" ".join)
-def test_help_fits_a_terminal_and_says_what_every_option_is_for(tmp_path, words):
-    done = fedbench(*words, "--help", cwd=tmp_path, columns=80)
-    assert [line for line in done.stdout.splitlines() if len(line) > 80] == []
-    command, context = main, click.Context(main)
-    for word in words:
-        command = command.get_command(context, word)
-    assert [option.name for option in command.params if isinstance(option, click.Option) and not option.help] == []
 
 
 def test_the_help_of_run_names_every_exit_code(tmp_path):

@@ -48,7 +48,7 @@ def test_what_cannot_be_built_is_told_of_all_cells_at_once(tmp_path):
 
 
 def test_an_image_size_that_the_backbone_does_not_take(tmp_path):
-    (told,) = lines(tmp_path, "--set", "data.image_size=33")
+    (told,) = lines(tmp_path, "--scenario", "a", "--set", "data.image_size=33")
     assert "--set data.image_size=33: data.image_size 33: micro_vit takes images of 32 pixels a side" in told
 
 

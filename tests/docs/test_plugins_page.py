@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from command import fedbench
@@ -17,12 +16,11 @@ from verdicts import verdicts
 
 from fedbench import hookspecs
 from fedbench.families.layerwise import layerwise
-from fedbench.models.backbone import Blocks
 from fedbench.registry.catalogue import KINDS
 from fedbench.registry.registry import Registry
 from fedbench.results import load_results
 from fedbench.results.columns import STATUSES
-from fedbench.seeding import generator, numpy_generator
+from fedbench.seeding import generator
 from fedbench.testing.setups import cohort_of, setup_of, tiny_vit
 from fedbench.types import ClientCost, Objective, Report
 from fedbench_plugins.aggregators import weighted_mean
@@ -82,32 +80,6 @@ def test_every_example_stands_in_the_section_of_what_it_registers(examples, bloc
     assert not examples.catalogue.clashes and not examples.catalogue.broken
 
 
-@pytest.mark.parametrize("block", examples_of("fedbench_register_objectives"))
-def test_an_objective_of_the_page_gives_a_loss(examples, block):
-    objective = examples.make("objective", registered(examples, block, "objective"), setup=None)
-    logits = torch.randn(4, 3, requires_grad=True)
-    loss = objective([logits, logits], torch.tensor([0, 1, 2, 0]), 0)
-    loss.backward()
-    assert loss.shape == () and torch.isfinite(logits.grad).all()
-
-
-@pytest.mark.parametrize("block", examples_of("fedbench_register_adapters"))
-def test_an_adapter_of_the_page_trains_in_the_layers(examples, block):
-    setup = setup_of(examples, tiny_vit(), [2], adapter=registered(examples, block, "adapter"))
-    state, new, _ = one_round(setup, {"name": "inclusivefl", "aggregator": "weighted_mean"}, examples, [2])
-    assert all(state["r"]) and any(not torch.equal(state["r"][0][k], new["r"][0][k]) for k in state["r"][0])
-
-
-@pytest.mark.parametrize("block", examples_of("fedbench_register_backbones"))
-def test_a_backbone_of_the_page_can_be_cut_into_layers(examples, block):
-    ref = registered(examples, block, "backbone")
-    source, shapes = (examples.make("backbone", ref, load=load) for load in (True, False))
-    blocks = Blocks(source.model)
-    assert blocks.num_layers > 0 and source.fingerprint == shapes.fingerprint
-    size = source.image_size
-    assert blocks.features(blocks.embed(torch.zeros(1, 3, size, size))).shape == (1, source.model.num_features)
-
-
 SLOW = ("nested", "two_voices", "finetuned")  # whose parts others' tests check
 
 
@@ -142,25 +114,6 @@ def test_the_method_of_the_page_that_trains_something_of_its_own_learns_it(tmp_p
     frame = load_results(tmp_path / "results/learns")
     by_round = frame[frame.metric == "accuracy"].groupby("round").value.mean()
     assert by_round[4] > max(0.5, by_round[1])  # chance is a quarter
-
-
-@pytest.mark.parametrize("block", examples_of("fedbench_register_datasets"))
-def test_a_data_set_of_the_page_has_images_of_every_class_and_domain(examples, block):
-    data = examples.make("dataset", registered(examples, block, "dataset"), image_size=8)
-    for images in (data.load().train, data.load().test):
-        assert images.x.dtype == np.uint8 and images.x.shape[1:] == (3, 8, 8) and len(images.x) == len(images)
-        assert images.y.dtype == images.domain.dtype == np.int64
-        assert set(images.y) == set(range(len(data.classes))) and set(images.domain) == set(range(len(data.domains)))
-
-
-@pytest.mark.parametrize("block", examples_of("fedbench_register_partitions"))
-def test_a_partition_of_the_page_shares_out_every_image_once(examples, block):
-    partition = examples.make("partition", registered(examples, block, "partition"))
-    y, domain = np.arange(24) % 4, np.arange(24) // 12
-    clients = partition(y, domain, 2, numpy_generator(0))
-    assert [client.id for client in clients] == list(range(len(clients)))
-    assert sorted(np.concatenate([client.indices for client in clients])) == list(range(24))
-    assert all(set(domain[client.indices]) == {client.domain} for client in clients)
 
 
 @pytest.mark.parametrize("block", examples_of("fedbench_register_metrics"))
