@@ -99,7 +99,7 @@ class Store(Protocol):
         ...
 
 
-def _as_sent(uploads: Uploads, *_: Any, later: Any = None) -> Uploads:
+def _as_sent(uploads: Uploads, *_: Any) -> Uploads:
     return uploads
 
 
@@ -128,9 +128,7 @@ class Setup:
         by_client: Whether every client is tested separately, on images like its training images.
         precision: For a method that trains by other means than `engine`: `precision()` is the context in which models
             are called.
-        receive: For the same methods: `receive(uploads, start, plan, cohort, t)` returns what arrives of uploads. Given
-            a list as `later`, it appends the bool tensors that only waiting for a GPU could read, and treats as
-            accepted what they may refuse.
+        receive: For the same methods: `receive(uploads, start, plan, cohort, t)` returns what arrives of uploads.
         proxy: `proxy()` returns the server's images (n, 3, H, W), prepared as clients' are, and their labels (n,), held
             out of training where the suite asks for it (`data.proxy`); else None.
     """

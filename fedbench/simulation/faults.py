@@ -17,7 +17,6 @@ from fedbench.seeding import generator, numpy_generator
 from fedbench.types import GLOBAL, Cohort, Plan, Uploads
 
 Message = dict[str, Tensor]  # what one client sends: every tensor it trained, by its place, `r/3/attn.proj.lora_A`
-Later = list[Tensor] | None
 SCALES = {"scaled": 1e6, "noise": 1.0}  # unless the suite says otherwise
 NOT_FINITE = "not finite"  # why an upload is refused
 WRONG_SHAPE, WRONG_TYPE, TOO_LARGE = "wrong shape", "wrong type", "too large"
@@ -134,20 +133,16 @@ class Guard:
         """Whether it refuses messages that are well formed."""
         return self.max_norm < math.inf
 
-    def refused(self, messages: Mapping[int, tuple[Message, Message]], later: Later = None) -> dict[int, str]:
+    def refused(self, messages: Mapping[int, tuple[Message, Message]]) -> dict[int, str]:
         """Why messages cannot be taken, of those that cannot. Waits for a GPU once, or twice where it asks for norms.
 
-        messages: by client what is sent, and what it started from, which is what it should look like · later: where
-        given, what only waiting can tell is put there instead.
+        messages: by client what is sent, and what it started from, which is what it should look like.
         """
         found = {n: why for n, (sent, given) in messages.items() if (why := _misshapen(sent, given))}
         asked = {n: one for n, one in messages.items() if n not in found and one[0]}
         if not asked:
             return found
         finite = torch.stack([_largest(sent) for sent, _ in asked.values()]).isfinite()
-        if later is not None and not self.asks_norms:
-            later.append(finite)
-            return found
         fine = dict(zip(asked, finite.tolist(), strict=True))
         found |= {n: NOT_FINITE for n in asked if not fine[n]}
         if self.asks_norms and any(fine.values()):
@@ -177,23 +172,15 @@ def _update_norm(sent: Message, given: Message) -> Tensor:
 
 @torch.no_grad()
 def received(
-    uploads: Uploads,
-    start: Values,
-    plan: Plan,
-    cohort: Cohort,
-    t: int,
-    faults: Faults,
-    guard: Guard,
-    later: Later = None,
+    uploads: Uploads, start: Values, plan: Plan, cohort: Cohort, t: int, faults: Faults, guard: Guard
 ) -> Uploads:
     """What the server has of a round's uploads: those that were spoilt on their way as they arrive, and those that
     the guard refuses as not arrived, with the reason under `rejected`.
 
     start: what the clients started from, see `fedbench.engine`. A message holds what its client has trained, of a
     tensor trained in part those coordinates, and nothing of what clients keep. A refused upload's rows hold NaN, or 0
-    in tensors of whole numbers. Where all is well the uploads are returned as they are. later: where given, whether
-    numbers are finite need not be asked now, which waits for a GPU: what tells it is put there, bool, and they are
-    taken as if they were. Raises UserError where a tensor has not one row for each client that sends it.
+    in tensors of whole numbers. Where all is well the uploads are returned as they are. Raises UserError where a tensor
+    has not one row for each client that sends it.
     """
     stacked, begun = dict(places({"r": uploads.r, "shared": uploads.shared})), dict(places(start))
     senders = {place: trainers(plan, place) for place in stacked}
@@ -205,7 +192,7 @@ def received(
     arriving = {n: faults.corrupted(t, cohort.ids[n], sent[n], given[n]) for n in struck}
     spoilt = {n for n, one in arriving.items() if any(value is not sent[n][place] for place, value in one.items())}
     sent = [arriving.get(n, one) for n, one in enumerate(sent)]
-    whole = guard.refused({n: (sent[n], given[n]) for n in came if n not in spoilt}, later)
+    whole = guard.refused({n: (sent[n], given[n]) for n in came if n not in spoilt})
     rejected = dict(sorted((whole | guard.refused({n: (sent[n], given[n]) for n in spoilt})).items()))
     if not spoilt and not rejected:
         return uploads

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from fedbench.errors import NotApplicable, UserError, summary_of
 from fedbench.method import Predict
@@ -23,7 +22,6 @@ from fedbench.types import Clients, Dataset, Images, Splits, Texts
 from fedbench.words import shortened
 
 AGAIN = "Run the suite again with --force: the cell is computed again."
-FEW = 10_000  # clients, of whom a finished cell keeps the facts one by one
 
 
 def keep(folder: Path, simulation: Simulation) -> None:
@@ -37,7 +35,7 @@ def keep(folder: Path, simulation: Simulation) -> None:
         "classes": list(simulation.dataset.classes),
         "domains": list(simulation.dataset.domains),
         "image_size": simulation.federated.train.size,
-        "clients": {"domain": _kept(clients.domains), "examples": _kept(clients.sizes)},
+        "clients": {"domain": torch.tensor(clients.domains), "examples": torch.tensor(clients.sizes)},
     }
     save(folder, {"method": simulation.state, "world": world})
 
@@ -134,23 +132,7 @@ def _blank(world: Mapping[str, Any], texts: bool) -> Dataset:
     return Dataset(tuple(world["domains"]), tuple(world["classes"]), "blank", lambda: Splits(one, one), texts=texts)
 
 
-def _kept(numbers: np.ndarray) -> dict[str, Tensor] | Tensor:
-    """A whole number (n,) int64 of each client; of a crowd, runs of equal ones."""
-    whole = torch.tensor(numbers)
-    if len(numbers) <= FEW:
-        return whole
-    number, clients = whole.unique_consecutive(return_counts=True)
-    return {"number": number.int(), "clients": clients.int()}
-
-
-def _given(kept: Mapping[str, Tensor] | Tensor) -> np.ndarray:
-    """(n,) int64: what was kept."""
-    if isinstance(kept, Mapping):
-        kept = kept["number"].long().repeat_interleave(kept["clients"].long())
-    return kept.long().numpy()
-
-
 def _clients(world: Mapping[str, Any]) -> Clients:
     """The clients with as many examples as they had, which ones is not known."""
-    domains, sizes = _given(world["clients"]["domain"]), _given(world["clients"]["examples"])
+    domains, sizes = (world["clients"][fact].numpy() for fact in ("domain", "examples"))
     return Clients(domains, sizes, np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes))

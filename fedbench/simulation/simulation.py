@@ -28,7 +28,7 @@ from fedbench.seeding import generator, global_generator, seed_of
 from fedbench.simulation.checkpoint import Progress
 from fedbench.simulation.evaluation import Deployment, Evaluation
 from fedbench.simulation.failure_reason import checked, checked_metric, checked_round, plugin_fault
-from fedbench.simulation.faults import Guard, Later, received
+from fedbench.simulation.faults import Guard, received
 from fedbench.simulation.federated_data import TEST, FederatedData
 from fedbench.simulation.federation import Federation
 from fedbench.simulation.round_records import RoundRecords, Rows
@@ -219,11 +219,9 @@ class Simulation:
             up = train_together(*of_a_round, team=self.team) if self.fast else train_one_by_one(*of_a_round)
         return self._receive(up, start, plan, cohort, job.t)
 
-    def _receive(
-        self, up: Uploads, start: Mapping[str, Any], plan: Plan, cohort: Cohort, t: int, later: Later = None
-    ) -> Uploads:
+    def _receive(self, up: Uploads, start: Mapping[str, Any], plan: Plan, cohort: Cohort, t: int) -> Uploads:
         """What the server has of uploads, through faults and guard."""
-        return received(up, start, plan, cohort, t, self.federation.faults, self.guard, later)
+        return received(up, start, plan, cohort, t, self.federation.faults, self.guard)
 
     def _test(self, state: State, t: int, tables: dict[str, Rows]) -> None:
         """Enter into the tables how good the models of a state are, after round t counted from 1."""

@@ -9,7 +9,6 @@ import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import torch
 from torch import Generator, Tensor
 
 from fedbench.errors import NotApplicable
@@ -142,17 +141,7 @@ class Split:
         return Backward(self.cut, optimizer)
 
     def round(self, state: State, t: int, cohort: Cohort, generator: Generator) -> tuple[State, Report]:
-        """Lines 3 to 22.
-
-        On a GPU it is asked once, at the end, whether messages were finite; where one was not, the round is computed
-        once more, and asks of each.
-        """
-        later: list[Tensor] | None = [] if self.cut.model.device.type == "cuda" else None
-        found = self.computed(state, t, cohort, later)
-        return found if not later or bool(torch.cat(later).all()) else self.computed(state, t, cohort, None)
-
-    def computed(self, state: State, t: int, cohort: Cohort, later: list[Tensor] | None) -> tuple[State, Report]:
-        """A round. later: see `Setup.receive`."""
+        """Lines 3 to 22."""
         averages, N, L = self.rules.averages(t), len(cohort), self.cut.model.num_layers
         optimizer, kept = self.optimizer(state), dict(state["clients"])
         server = self.server(optimizer)
@@ -164,7 +153,7 @@ class Split:
             clients = [
                 Participant(n, cohort, self.w_of(state, cohort.ids[n]), self.cut, self.setup, t) for n in together
             ]
-            self.local_steps(clients, server, t, later)
+            self.local_steps(clients, server, t)
             for client in clients:
                 done.append(client.outcome(with_own=averages))
                 if client.arrived and not averages:
@@ -180,7 +169,7 @@ class Split:
             kept |= {str(i): self.setup.store.put(new["shared"]) for n, i in enumerate(cohort.ids) if up.arrived[n]}
         return {**new, "clients": kept}, report
 
-    def local_steps(self, clients: Sequence[Participant], server: Server, t: int, later: list[Tensor] | None) -> None:
+    def local_steps(self, clients: Sequence[Participant], server: Server, t: int) -> None:
         """Take the K_i steps of each client, side by side.
 
         The server receives every step or the last one, and steps along where it learns at every one.
@@ -192,7 +181,7 @@ class Split:
                 answer = client.local_step(self.l_c, server if asks else None)
                 if not asks:
                     continue
-                came = client.upload(answer, last and self.rules.averages(t), later)
+                came = client.upload(answer, last and self.rules.averages(t))
                 if came is not None:
                     server.take(came, t, client.i)
             if self.rules.every_step:

@@ -64,13 +64,12 @@ class Participant:
         self.optimizer.step()
 
     @torch.no_grad()
-    def upload(self, answer: Values, with_own: bool, later: list[Tensor] | None = None) -> Values | None:
+    def upload(self, answer: Values, with_own: bool) -> Values | None:
         """What the server receives of it, through faults and guard; None where it is refused.
 
         Args:
             answer: What the server learns its gradient from, by name.
             with_own: Head and tail are sent too, and lie under `received` then.
-            later: See `Setup.receive`.
         """
         own = {name: value.detach() for name, value in self.w.items()} if with_own else {}
         message, L = {**answer, **own}, self.cut.model.num_layers
@@ -80,8 +79,7 @@ class Participant:
         start = {"r": [{}] * L, "shared": {**nothing, **{name: self.begun[name] for name in own}}}
         rows = {name: value[None] for name, value in message.items()}
         sent = Uploads.of(self.cohort, [{}] * L, rows, *torch.zeros(2, 1))  # losses and seconds: see `outcome`
-        how = {} if later is None else {"later": later}
-        came = self.setup.receive(sent, start, plan_of(1, L), self.cohort, self.t, **how)
+        came = self.setup.receive(sent, start, plan_of(1, L), self.cohort, self.t)
         self.spoilt = self.spoilt or bool(came.spoilt)
         if came.rejected:
             self.refused = came.rejected[0]
