@@ -27,10 +27,6 @@ def raises(folder):
     raise RuntimeError("it broke")
 
 
-def leaves(folder):
-    sys.exit(3)
-
-
 def grows(folder):
     hoard = []
     while len(hoard) < 50:  # 1.7 GB, where nobody stops it
@@ -46,14 +42,6 @@ def asks_for_too_much(folder):
 
 def crashes(folder):
     ctypes.string_at(0)
-
-
-def exits_0(folder):
-    os._exit(0)
-
-
-def exits_3(folder):
-    os._exit(3)
 
 
 def kills_itself(folder):

@@ -115,7 +115,10 @@ def test_two_rounds_equal_plain_loops(fedbench_ran, looped, method, engine, scen
 
 
 # Of the loops that every method shares; the others are of one method each.
-RARELY = ("a whole epoch", "no momentum", "no weight decay", "no clipping", "no epsilon", "the ensemble answers")
+RARELY = (
+    *("a whole epoch", "no momentum", "no weight decay", "no clipping", "no epsilon", "the ensemble answers"),
+    *("weights by examples", "colours as the backbone's", "other masks"),
+)
 
 
 @pytest.mark.parametrize(

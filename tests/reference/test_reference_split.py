@@ -175,6 +175,7 @@ RARELY = (
     *("Adam once a round", "Adam at every step", "Adam without decay", "the body once a round", "a plain step"),
     *("losses after the update", "one direction", "lost work counts", "moments of one round"),
     *("averages for everybody", "a gradient in place of its estimate", "norm and pooling on the client"),
+    *("by examples", "the encoder at every step"),
 )
 
 

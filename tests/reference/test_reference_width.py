@@ -96,8 +96,10 @@ def alike(last, losses, w, told):
     np.testing.assert_allclose(np.concatenate(losses), np.concatenate(told), atol=1e-12)
 
 
-@pytest.mark.parametrize("options", [{}, {"scale": False}, {"mask": False}])
-@pytest.mark.parametrize(("name", "choose"), [("heterofl", firsts), ("fedrolex", windows)])
+@pytest.mark.parametrize(
+    ("name", "choose", "options"),
+    [("heterofl", firsts, {}), ("heterofl", firsts, {"scale": False}), ("fedrolex", windows, {"mask": False})],
+)
 def test_slices_averaged_by_coordinate(ran, name, choose, options):
     first, last, losses = ran(name=name, **options)
     alike(last, losses, *sliced(first, choose, **options, rates=(1, 0.5, 0.25)))
