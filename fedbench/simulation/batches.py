@@ -12,7 +12,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedbench import machine
 from fedbench.models.layered import EVERY, PADDING, Tokenizer
 from fedbench.types import Images, Texts
 
@@ -26,7 +25,6 @@ NORMALIZE = {
 Batch = tuple[Tensor, Tensor]
 
 KEPT_BYTES = 2**28  # so much may what is kept of a split take, its embeddings or its features
-RESIDENT = 0.25  # of a GPU's free memory may a split take
 MADE_TOGETHER = 64  # inputs; always the same ones, so that the bits do not depend on who asks for what first
 
 
@@ -58,8 +56,8 @@ class Inputs(ABC):
         self._features: _Kept | None = None
 
     @abstractmethod
-    def given(self, indices: np.ndarray, sent: Tensor | None = None) -> Tensor:
-        """x as the model takes it. sent: the indices on the GPU, where they are there already."""
+    def given(self, indices: np.ndarray) -> Tensor:
+        """x as the model takes it."""
 
     def order(self, indices: np.ndarray) -> np.ndarray:
         """The places in `indices`, (B,), in the order in which passes take least work."""
@@ -83,7 +81,7 @@ class Inputs(ABC):
 
     def _batch(self, kept: _Kept | None, indices: np.ndarray) -> Batch:
         sent = self._sent(indices) if self.on_gpu else None
-        x = self._of(kept, indices, sent) if kept else self.given(indices, sent)
+        x = self._of(kept, indices, sent) if kept else self.given(indices)
         return x, torch.from_numpy(self.labelled.y[indices]) if self._labels is None else self._labels[sent]
 
     def _sent(self, values: np.ndarray) -> Tensor:
@@ -128,27 +126,11 @@ class Pixels(Inputs):
         self.images, self.dtype, self.size = images, dtype, images.x.shape[-1]
         self.mean = torch.tensor(mean, dtype=dtype, device=device).view(1, 3, 1, 1)
         self.std = torch.tensor(std, dtype=dtype, device=device).view(1, 3, 1, 1)
-        self._resident = self._on_device() if self.on_gpu else None
 
-    def _on_device(self) -> Tensor | None:
-        """All images as they are kept on the GPU, where they take at most RESIDENT of its memory that is free to this
-        process."""
-        if self.images.x.nbytes > RESIDENT * machine.gpu_room(self.device):
-            return None
-        kind = getattr(torch, str(self.images.x.dtype))
-        there = torch.empty(self.images.x.shape, dtype=kind, device=self.device)
-        for first in range(0, len(self.images), 1024):  # the whole split need not be in memory at once
-            there[first : first + 1024] = torch.from_numpy(np.array(self.images.x[first : first + 1024]))
-        return there
-
-    def given(self, indices: np.ndarray, sent: Tensor | None = None) -> Tensor:
+    def given(self, indices: np.ndarray) -> Tensor:
         """(B, 3, H, W) normalised."""
-        if self._resident is not None:
-            x = self._resident[self._sent(indices) if sent is None else sent]
-        elif self.on_gpu:
-            x = self._sent(self.images.x[indices])
-        else:
-            x = torch.from_numpy(np.ascontiguousarray(self.images.x[indices]))
+        images = self.images.x[indices]
+        x = self._sent(images) if self.on_gpu else torch.from_numpy(np.ascontiguousarray(images))
         in_0_1 = x.to(self.dtype) / 255 if x.dtype == torch.uint8 else x.to(self.dtype)
         return (in_0_1 - self.mean) / self.std
 
@@ -175,7 +157,7 @@ class TokenIds(Inputs):
         for row, own in zip(self.ids, ids, strict=True):
             row[: len(own)] = own
 
-    def given(self, indices: np.ndarray, sent: Tensor | None = None) -> Tensor:
+    def given(self, indices: np.ndarray) -> Tensor:
         """(B, T): T is the longest of these texts, rounded up to a multiple of EVERY."""
         T = min(self.size, -(-int(self.lengths[indices].max()) // EVERY) * EVERY)
         x = self.ids[indices, :T]

@@ -16,8 +16,8 @@ SAMPLE = {
     "test_two_rounds_of_every_method_equal_the_oracle_on_the_cpu[fedra-tiny_vit]",
     "test_a_step_never_waits_for_the_gpu[one has finished-tiny_vit-reference]",
     "test_a_rough_cell_is_as_on_the_cpu_and_goes_on_from_its_checkpoint[fedra-cohort]",
-    "test_resident_images_are_picked_without_waiting",
-    "test_images_that_travel_equal_those_that_stay[False]",
+    "test_images_are_sent_without_waiting",
+    "test_images_and_labels_are_those_of_the_cpu[False]",
     "test_two_workers_share_a_gpu_and_find_what_the_cpu_finds",
 }
 

@@ -1,4 +1,4 @@
-"""Images on a GPU: those that travel there equal those that stay."""
+"""Images on a GPU are those of the CPU, and are sent there without waiting."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import pytest
 import torch
 from rounds import DEVICE, close, no_waiting
 
-from fedbench.simulation import batches
 from fedbench.simulation.batches import Pixels
 from fedbench.types import Images
 
@@ -24,34 +23,28 @@ def some_pixels(device: str, floats: bool = False) -> Pixels:
 
 
 @pytest.mark.parametrize("floats", [False, True])
-def test_images_that_travel_equal_those_that_stay(monkeypatch, floats):
-    resident = some_pixels(DEVICE, floats)
-    monkeypatch.setattr(batches, "RESIDENT", 0)
-    far = some_pixels(DEVICE, floats)
-    assert far._resident is None and resident._resident is not None
-    asked = [np.array([89, 3, 3]), np.arange(90), np.array([0])]
-    for indices in asked:
-        x, y = far(indices)
-        near, labels = resident(indices)
-        assert near.device.type == y.device.type == DEVICE
-        assert torch.equal(x, near) and torch.equal(y, labels)
-        close(x, some_pixels("cpu", floats)(indices)[0], 1e-6)
+def test_images_and_labels_are_those_of_the_cpu(floats):
+    there, here = (some_pixels(device, floats) for device in (DEVICE, "cpu"))
+    for indices in (np.array([89, 3, 3]), np.arange(90), np.array([0])):
+        (x, y), (own, labels) = there(indices), here(indices)
+        assert x.device.type == y.device.type == DEVICE and torch.equal(y.cpu(), labels)
+        close(x, own, 1e-6)
 
 
 def test_indices_travel_once_a_batch(monkeypatch):
-    resident, sent = some_pixels(DEVICE), []
+    pixels, sent = some_pixels(DEVICE), []
     send = Pixels._sent
     monkeypatch.setattr(Pixels, "_sent", lambda self, values: (sent.append(1), send(self, values))[1])
-    resident(np.arange(30))
-    resident.keep_features(lambda x: x.mean((2, 3)))
-    resident.features(np.arange(64))
+    pixels(np.arange(30))
+    pixels.keep_features(lambda x: x.mean((2, 3)))
+    pixels.features(np.arange(64))
     sent.clear()
-    resident.features(np.arange(30))
+    pixels.features(np.arange(30))
     assert len(sent) == 1
 
 
-def test_resident_images_are_picked_without_waiting():
-    resident, indices = some_pixels(DEVICE), np.arange(30)
-    resident(indices)
+def test_images_are_sent_without_waiting():
+    pixels, indices = some_pixels(DEVICE), np.arange(30)
+    pixels(indices)
     with no_waiting():
-        resident(indices)
+        pixels(indices)

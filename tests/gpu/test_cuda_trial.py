@@ -9,7 +9,6 @@ from torch import nn
 
 from fedbench.runner.runner import load
 from fedbench.seeding import generator
-from fedbench.simulation import batches
 from fedbench.simulation.checkpoint import Checkpoints, Progress
 from fedbench.simulation.simulation import Simulation
 from fedbench.simulation.state import taken_apart
@@ -43,13 +42,6 @@ def test_a_cell_tells_the_same_story_on_both_devices(registry, configs, engine, 
     (losses, facts), (on_cpu, facts_on_cpu) = (trained(registry, config, device) for device in (DEVICE, "cpu"))
     assert losses == pytest.approx(on_cpu, rel=1e-3)
     assert facts == facts_on_cpu
-
-
-def test_a_cell_whose_images_travel_tells_the_same_story(registry, configs, monkeypatch):
-    near, _ = trained(registry, configs["fedra"], DEVICE)
-    monkeypatch.setattr(batches, "RESIDENT", 0)
-    far, _ = trained(registry, configs["fedra"], DEVICE)
-    assert far == pytest.approx(near, rel=1e-4)
 
 
 @pytest.mark.parametrize("method", ["fedra", "depthfl"])

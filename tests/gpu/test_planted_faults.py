@@ -108,9 +108,9 @@ def test_memory_that_grows_with_every_step(registry, gpu):
 def test_images_that_are_awaited(gpu, monkeypatch):
     draw = torch.Generator().manual_seed(0)
     x, some = torch.randint(256, (9, 3, 4, 4), generator=draw, dtype=torch.uint8).numpy(), np.arange(9)
-    resident = batches.Pixels(Images(x, some % 2, some * 0), (0.5,) * 3, (0.5,) * 3, DEVICE)
+    pixels = batches.Pixels(Images(x, some % 2, some * 0), (0.5,) * 3, (0.5,) * 3, DEVICE)
     with no_waiting():
-        resident(some)
+        pixels(some)
     monkeypatch.setattr(batches.Pixels, "_sent", lambda self, values: torch.from_numpy(values.copy()).to(self.device))
     with pytest.raises(RuntimeError, match="synchronizing"), no_waiting():
-        resident(some)
+        pixels(some)
