@@ -65,11 +65,11 @@ def halved(model: Blocks, group: Sequence[int], sizes: Sequence[int]) -> list[li
 
 
 def inputs_of(model: Blocks, plan: Plan, cohort: Cohort) -> Callable[[int], Iterator[Batch]]:
-    """The clients' batches: embedded once and for all where the federation keeps that, or as features where nobody
-    trains anything else than classifiers upon those, and nobody has put batches of his own in their place."""
+    """The clients' batches, as features where nobody trains anything else than classifiers upon those, and nobody has
+    put batches of his own in their place."""
     exits = [exit for own in plan.exits for exit in own]
     from_features = bool(plan.M.all()) and model.reads_features(range(model.num_layers), exits)
-    return getattr(cohort.batches, "features" if from_features else "embedded", cohort.batches)
+    return getattr(cohort.batches, "features", cohort.batches) if from_features else cohort.batches
 
 
 def calls_of(model: Blocks) -> float:

@@ -175,8 +175,8 @@ class Blocks(Body):
         return len(self.blocks)
 
     def embed(self, x: Tensor) -> Tensor:
-        """(B, 3, H, W) or ids (B, T) -> (B, T, D); what are hidden states or features already stays so."""
-        return x if x.is_floating_point() and x.dim() < 4 else self.layered.embed(x)
+        """(B, 3, H, W) or ids (B, T) -> (B, T, D); what are features already, (B, D), stays so."""
+        return x if x.is_floating_point() and x.dim() == 2 else self.layered.embed(x)
 
     def mask(self, x: Tensor) -> Tensor | None:
         """Which of the ids (B, T) are tokens of their text, (B, T) bool; None for anything else."""

@@ -24,7 +24,7 @@ NORMALIZE = {
 }
 Batch = tuple[Tensor, Tensor]
 
-KEPT_BYTES = 2**28  # so much may what is kept of a split take, its embeddings or its features
+KEPT_BYTES = 2**28  # so much may the features of a split take that are kept
 MADE_TOGETHER = 64  # inputs; always the same ones, so that the bits do not depend on who asks for what first
 
 
@@ -52,7 +52,6 @@ class Inputs(ABC):
         self.labelled, self.device = labelled, device
         self.on_gpu = str(device).startswith("cuda")
         self._labels = torch.from_numpy(np.array(labelled.y)).to(device) if self.on_gpu else None
-        self._embedded: _Kept | None = None
         self._features: _Kept | None = None
 
     @abstractmethod
@@ -71,13 +70,9 @@ class Inputs(ABC):
         """x (B, 3, H, W) normalised, or ids (B, T), and y (B,) int64."""
         return self._batch(None, indices)
 
-    def embedded(self, indices: np.ndarray) -> tuple[Tensor, Tensor]:
-        """x (B, T, D) embedded where that is kept, or as above."""
-        return self._batch(self._embedded, indices)
-
     def features(self, indices: np.ndarray) -> tuple[Tensor, Tensor]:
-        """x (B, D), what classifiers read of a frozen model, where that is kept, or as `embedded`."""
-        return self._batch(self._features or self._embedded, indices)
+        """x (B, D), what classifiers read of a frozen model, where that is kept, or as above."""
+        return self._batch(self._features, indices)
 
     def _batch(self, kept: _Kept | None, indices: np.ndarray) -> Batch:
         sent = self._sent(indices) if self.on_gpu else None
@@ -88,24 +83,16 @@ class Inputs(ABC):
         """The values on the GPU, without waiting for it."""
         return torch.from_numpy(np.ascontiguousarray(values)).pin_memory().to(self.device, non_blocking=True)
 
-    def keep_embedded(self, embed: Callable[[Tensor], Tensor]) -> None:
-        """Let `embedded` give what a frozen `embed` makes of the inputs, (n, T, D), computed once for each of them.
+    @torch.no_grad()
+    def keep_features(self, pooled: Callable[[Tensor], Tensor]) -> None:
+        """Let `features` give what a frozen model makes of the inputs, (n, D), computed once for each of them.
 
         Does nothing where that would take more than KEPT_BYTES.
         """
-        self._embedded = self._kept(embed)
-
-    def keep_features(self, pooled: Callable[[Tensor], Tensor]) -> None:
-        """Let `features` give what a frozen model makes of the inputs, (n, D), as `keep_embedded` does."""
-        self._features = self._kept(pooled)
-
-    @torch.no_grad()
-    def _kept(self, make: Callable[[Tensor], Tensor]) -> _Kept | None:
-        one = make(self.given(np.arange(1)))
-        if one.nbytes * len(self.labelled) > KEPT_BYTES:
-            return None
-        made = one.new_empty((len(self.labelled), *one.shape[1:]))
-        return _Kept(make, made, np.zeros(-(-len(self.labelled) // MADE_TOGETHER), dtype=bool))
+        one = pooled(self.given(np.arange(1)))
+        if one.nbytes * len(self.labelled) <= KEPT_BYTES:
+            made = one.new_empty((len(self.labelled), *one.shape[1:]))
+            self._features = _Kept(pooled, made, np.zeros(-(-len(self.labelled) // MADE_TOGETHER), dtype=bool))
 
     @torch.no_grad()
     def _of(self, kept: _Kept, indices: np.ndarray, sent: Tensor | None) -> Tensor:

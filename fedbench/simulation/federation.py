@@ -224,17 +224,13 @@ def refuse_idle(clients: Clients) -> None:
 
 
 class Batches:
-    """The batches (x, y) of the clients of a round: images, or to an engine that asks, embeddings or features."""
+    """The batches (x, y) of the clients of a round: images, or to an engine that asks, features."""
 
     def __init__(self, federation: Federation, t: int, ids: Sequence[int]) -> None:
         self.federation, self.t, self.ids = federation, t, ids
 
     def __call__(self, n: int) -> Iterator[Batch]:
         return self._made_by(self.federation.pixels, n)
-
-    def embedded(self, n: int) -> Iterator[Batch]:
-        """The same, embedded where that is kept."""
-        return self._made_by(self.federation.pixels.embedded, n)
 
     def features(self, n: int) -> Iterator[Batch]:
         """The same, as features where those are kept."""

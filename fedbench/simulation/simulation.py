@@ -125,15 +125,8 @@ class Simulation:
         return Evaluation(test, splits, *how, classes=len(self.dataset.classes))
 
     def _keep(self, model: Blocks) -> None:
-        """Let what the frozen part of the model makes of images be computed once for all rounds."""
-        if (
-            self.device == "cpu"
-            and not model.reads_texts
-            and not any(name.startswith("model.") for name in model.shared())
-        ):
-            self.train.keep_embedded(model.embed)
-        L = model.num_layers
-        if model.reads_features(range(L), []):
+        """Let the features of a frozen model be computed once for all rounds."""
+        if model.reads_features(range(model.num_layers), []):
             for images in (self.train, self.federated.test):
                 images.keep_features(model.pooled)
 

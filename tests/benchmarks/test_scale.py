@@ -115,10 +115,6 @@ class Counting:
         self.asked.append(len(indices))
         return self.pixels(indices)
 
-    def embedded(self, indices: np.ndarray):
-        self.asked.append(len(indices))
-        return self.pixels.embedded(indices)
-
 
 def one_round(trial: Simulation, t: int = 0) -> list[dict]:
     """Round t from the first state: sampling, training, averaging, and its rows."""

@@ -32,41 +32,30 @@ def test_float_images_are_taken_as_they_are_beyond_0_and_1_too(dtype):
     assert x.dtype == dtype and x[0, :, 1, 1].tolist() == pytest.approx([-0.3, 0.2, 10.9])
 
 
-def test_kept_embeddings_equal_those_made_anew_whatever_is_asked_for_first():
+def test_kept_features_equal_those_made_anew_whatever_is_asked_for_first():
     model, kept, fresh = Blocks(tiny_vit()).double(), some(dtype=torch.float64), some(dtype=torch.float64)
-    kept.keep_embedded(model.embed)
+    kept.keep_features(model.pooled)
     for indices in (np.array([149, 3, 3, 64]), np.array([0]), np.arange(150)):
-        x, y = kept.embedded(indices)
+        x, y = kept.features(indices)
         plain, labels = fresh(indices)
-        torch.testing.assert_close(model.embed(x), model.embed(plain), rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(x, model.pooled(plain), rtol=1e-12, atol=1e-12)
         assert torch.equal(y, labels)
 
 
-def test_each_image_is_embedded_once():
-    asked = []
-    images = some()
-    images.keep_embedded(lambda x: asked.append(len(x)) or x.flatten(2))
+def test_features_of_each_image_are_made_once():
+    asked, images = [], some()
+    assert torch.equal(images.features(np.array([70]))[0], images(np.array([70]))[0])  # none are kept yet
+    images.keep_features(lambda x: asked.append(len(x)) or x.flatten(1))
     for _ in range(3):
-        images.embedded(np.array([0, 1, 70]))
+        images.features(np.array([0, 1, 70]))
     assert asked == [1, 64, 64]  # one for its shape, then two lots of 64
 
 
-def test_features_are_kept_beside_embeddings_which_stand_in_for_them():
-    images, indices = some(), np.array([70, 1])
-    assert torch.equal(images.features(indices)[0], images(indices)[0])
-    images.keep_embedded(lambda x: x.flatten(2))
-    assert torch.equal(images.features(indices)[0], images(indices)[0].flatten(2))
-    images.keep_features(lambda x: x.flatten(1))
-    x, y = images.features(indices)
-    assert torch.equal(x, images(indices)[0].flatten(1)) and torch.equal(y, images(indices)[1])
-    assert torch.equal(images.embedded(indices)[0], images(indices)[0].flatten(2))
-
-
-def test_embeddings_that_take_too_much_memory_are_not_kept(monkeypatch):
+def test_features_that_take_too_much_memory_are_not_kept(monkeypatch):
     monkeypatch.setattr(batches, "KEPT_BYTES", 149 * 3 * 64 * 4)
     images = some()
-    images.keep_embedded(lambda x: x.flatten(2))
-    assert images.embedded(np.array([0]))[0].shape == (1, 3, 8, 8)
+    images.keep_features(lambda x: x.flatten(1))
+    assert images.features(np.array([0]))[0].shape == (1, 3, 8, 8)
 
 
 def letters(texts, max_length):

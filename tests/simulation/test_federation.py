@@ -256,12 +256,12 @@ def test_a_client_without_images_is_refused():
         federation(sizes=(4, 0))
 
 
-def test_a_plugin_gets_images_and_an_engine_may_ask_for_embeddings():
+def test_a_plugin_gets_images_and_an_engine_may_ask_for_features():
     f = federation(sizes=(5, 3))
-    f.pixels.keep_embedded(lambda x: x.flatten(2))
+    f.pixels.keep_features(lambda x: x.flatten(1))
     cohort = f.cohort(0).only([1])
-    for (x, y), (tokens, labels) in zip(cohort.batches(0), cohort.batches.embedded(0), strict=True):
-        assert x.dim() == 4 and torch.equal(tokens, x.flatten(2)) and torch.equal(y, labels)
+    for (x, y), (features, labels) in zip(cohort.batches(0), cohort.batches.features(0), strict=True):
+        assert x.dim() == 4 and torch.equal(features, x.flatten(1)) and torch.equal(y, labels)
 
 
 def test_batches_that_a_method_puts_in_their_place_are_what_clients_train_on():
