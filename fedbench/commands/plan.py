@@ -6,7 +6,7 @@ import json
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -70,8 +70,10 @@ def plan(
         configs = [point.config for point in loaded.points(**chosen)]
         warnings = [*names_taken(configs, "local", registry), *filter(None, [without_hub(configs, registry)])]
     if as_json:
-        sums = {"time": time.summary()} if time else {}
-        click.echo(json.dumps({"suite": loaded.name, "cells": rows, **sums}, indent=1))
+        shown: dict[str, Any] = {"suite": loaded.name, "cells": rows}
+        if time:
+            shown["time"] = {"seconds": time.total, "seconds_left": time.left, "workers": time.workers}
+        click.echo(json.dumps(shown, indent=1))
     else:
         _show(loaded.name, rows, time)
     for warning in warnings:

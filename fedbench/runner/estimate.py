@@ -79,10 +79,6 @@ class Estimate:
         """Where the times of the cells that have not run are from."""
         return {time.source for time in self.cells.values() if time.seconds is not None} - {"run"}
 
-    def summary(self) -> dict[str, Any]:
-        """As `plan --json` has it."""
-        return {"seconds": self.total, "seconds_left": self.left, "workers": self.workers}
-
 
 def estimate(
     cells: Sequence[Cell],
@@ -180,15 +176,11 @@ def but_seed_and_rounds(config: Mapping[str, Any]) -> str:
     return hash_of_json({**config, "seed": None, "train": train})
 
 
-def kind(config: Mapping[str, Any], versions: Mapping[str, str]) -> str:
-    """Equal for cells of one kind, in which a FLOP takes as long; versions: those of the packages that compute them."""
-    train = {key: value for key, value in config["train"].items() if key not in SAME_SPEED}
-    train["optimizer"] = {"name": config["train"]["optimizer"]["name"]}
-    return hash_of_json([of_one_method({**config, "train": train, "evaluation": None}), versions])[:24]
-
-
 def kind_of(cell: Cell) -> str:
-    return kind(cell.config, cell.versions)
+    """Equal for cells of one kind, in which a FLOP takes as long: the same packages compute them."""
+    train = {key: value for key, value in cell.config["train"].items() if key not in SAME_SPEED}
+    train["optimizer"] = {"name": train["optimizer"]["name"]}
+    return hash_of_json([of_one_method({**cell.config, "train": train, "evaluation": None}), cell.versions])[:24]
 
 
 def rates_of(folder: Path) -> Rates | None:

@@ -147,8 +147,9 @@ class _Stages:
 class Run:
     """A run that can begin: nothing of what it was given is refused any more.
 
-    folder: of the suite's results · cells: those of this shard · before: what was on disk of each, by its id ·
-    missing: those to compute · executor: the name of what computes them · execute: the executor, made for them.
+    folder: of the suite's results · cells: those of this shard · candidates: the ids of those that a tuning tries ·
+    before: what was on disk of each, by its id · missing: those to compute · executor: the name of what computes them ·
+    execute: the executor, made for them.
     """
 
     def __init__(
@@ -174,6 +175,7 @@ class Run:
             prepare_folder(folder)  # refused now, not after minutes of decoding
             read_searches(folder)
         self.cells = options.of_shard(named, lambda cell: cell.id)
+        self.candidates = frozenset(cell.id for cell in self.cells if cell.points[0].candidate is not None)
         folders = folders_of(self.cells, folder)
         self.before = before = manifests_of(folders, folder)
         self.missing = [cell for cell in self.cells if options.wants(status(cell, folders[cell.id], before[cell.id]))]
@@ -246,11 +248,6 @@ class Run:
             gave_up=not ends.may_start,
             candidates=frozenset(name for name in manifests if id_in(name) in self.candidates),
         )
-
-    @property
-    def candidates(self) -> frozenset[str]:
-        """The ids of the cells that a tuning tries."""
-        return frozenset(cell.id for cell in self.cells if cell.points[0].candidate is not None)
 
     def _call(self, hook: str, cells: list[dict[str, Any]]) -> None:
         self.registry.tell(hook, suite=self.suite.name, cells=cells, folder=str(self.folder))

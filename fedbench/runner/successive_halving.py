@@ -13,7 +13,7 @@ from fedbench.results.columns import ENDED, HALVED
 from fedbench.results.manifest import read_manifest
 from fedbench.results.pack import pack
 from fedbench.results.tuning import Contest, Key, Search, rungs_of
-from fedbench.runner.cells import Cell, Options, cells_of
+from fedbench.runner.cells import Cell, Options, cells_of, status
 from fedbench.runner.progress import RunSummary
 from fedbench.simulation.checkpoint import forget
 from fedbench.suite import Point, Suite
@@ -94,7 +94,7 @@ def decided(contests: Sequence[Tried]) -> dict[Key, int]:
     for one in contests:
         entrants = (cell for rung in range(len(one.rungs)) for cell in one.entrants(rung))
         winner = one.contest.winner
-        if winner is not None and all(_has_come(cell, one.folder) for cell in entrants):
+        if winner is not None and all(_status(cell, one.folder) in ENDED for cell in entrants):
             found[one.key] = winner
     return found
 
@@ -134,8 +134,6 @@ def leave(contests: Sequence[Tried], suite_folder: Path) -> None:
     pack(suite_folder)
 
 
-def _has_come(cell: Cell, suite_folder: Path) -> bool:
-    manifest = read_manifest(cell.folder_in(suite_folder))
-    if manifest is None or manifest["status"] not in ENDED:
-        return False
-    return manifest["status"] != HALVED or manifest.get("round", 0) >= cell.rounds
+def _status(cell: Cell, suite_folder: Path) -> str:
+    folder = cell.folder_in(suite_folder)
+    return status(cell, folder, read_manifest(folder))

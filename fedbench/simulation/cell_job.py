@@ -15,8 +15,6 @@ from fedbench.results.metric_direction import first_metric
 from fedbench.results.scores import average
 from fedbench.simulation.checkpoint import EVERY
 
-OPTIONAL = ("until", "seen", "tested")  # not written where they are None
-
 
 def config_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
     """The configuration of a cell as it is computed: a relative root of its data is where it was when the cell was
@@ -52,8 +50,7 @@ class CellJob:
     tested: int | None = None
 
     def to_json(self) -> str:
-        written = {**vars(self), "folder": str(self.folder)}
-        return json.dumps({name: value for name, value in written.items() if name not in OPTIONAL or value is not None})
+        return json.dumps({**vars(self), "folder": str(self.folder)})
 
     @classmethod
     def from_json(cls, job: str) -> CellJob:

@@ -128,11 +128,6 @@ class Guard:
     def __init__(self, settings: Mapping[str, Any] | None = None) -> None:
         self.max_norm = (settings or {}).get("max_norm", math.inf)
 
-    @property
-    def asks_norms(self) -> bool:
-        """Whether it refuses messages that are well formed."""
-        return self.max_norm < math.inf
-
     def refused(self, messages: Mapping[int, tuple[Message, Message]]) -> dict[int, str]:
         """Why messages cannot be taken, of those that cannot. Waits for a GPU once, or twice where it asks for norms.
 
@@ -145,7 +140,7 @@ class Guard:
         finite = torch.stack([_largest(sent) for sent, _ in asked.values()]).isfinite()
         fine = dict(zip(asked, finite.tolist(), strict=True))
         found |= {n: NOT_FINITE for n in asked if not fine[n]}
-        if self.asks_norms and any(fine.values()):
+        if self.max_norm < math.inf and any(fine.values()):
             norms = torch.stack([_update_norm(*asked[n]) for n in asked if fine[n]]).tolist()
             moved = zip((n for n in asked if fine[n]), norms, strict=True)
             found |= {n: TOO_LARGE for n, norm in moved if norm > self.max_norm}

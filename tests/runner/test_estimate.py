@@ -18,7 +18,6 @@ from fedbench.runner.cells import Cell
 from fedbench.runner.estimate import (
     Rates,
     but_seed_and_rounds,
-    kind,
     kind_of,
     past_rounds,
     probed_rates,
@@ -38,6 +37,10 @@ TOTALS = {"flops": 1000, "tested": 600, "evaluations": 3, "images": 80, "client_
 def cell(**changes):
     method = changes.pop("method", "fedra")
     return config(method, **{"train__optimizer": SGD} | changes)
+
+
+def kind(config, versions):
+    return kind_of(Cell("", config, {}, versions, []))
 
 
 def test_a_cell_takes_the_sum_of_its_parts():
