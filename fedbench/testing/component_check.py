@@ -191,7 +191,8 @@ def judged(asked: Mapping[str, Any], tell: object = None) -> Verdict:
         tell: not used; the supervisor passes it.
     """
     torch.set_num_threads(1)
-    registry, kind, name, options = Registry(asked["plugins"]), asked["kind"], asked["name"], asked["options"]
+    kind, name, options = asked["kind"], asked["name"], asked["options"]
+    registry = Registry(asked["plugins"], in_place=True)
     what, (make, component) = f"{kind} {name}", registry.load(asked["plugin"])[kind, name]
     file = registry.module_file(asked["plugin"])
     refused = component.package != "fedbench" and "; ".join(registry.catalogue.refusals({(kind, name)}))

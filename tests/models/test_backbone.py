@@ -93,9 +93,9 @@ def test_a_model_reads_features_where_nothing_stands_below_its_classifiers_that_
     assert not model.reads_features(range(L), last)
 
 
-def test_what_is_embedded_already_stays_as_it_is():
-    tokens = torch.randn(2, 5, 8)
-    assert Blocks(tiny_vit()).embed(tokens) is tokens
+def test_what_are_features_already_stay_as_they_are():
+    features = torch.randn(2, 8)
+    assert Blocks(tiny_vit()).embed(features) is features
 
 
 # --- models that are used as a whole ------------------------------------------------------------------------------
