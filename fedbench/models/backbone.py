@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import functools
 import math
-from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -28,7 +27,6 @@ STARTS = get_args(Begin)
 Found = TypeVar("Found")
 Model = TypeVar("Model", bound=nn.Module)
 Parameters = tuple[tuple[str, Hashable, bool], ...]
-TABLES = (dict, OrderedDict, set)  # in which a module keeps its hooks
 _found: dict[Hashable, Any] = {}  # what `once` keeps
 
 
@@ -408,8 +406,9 @@ def copy_of(model: Model, kept: Mapping[int, Any] = MappingProxyType({})) -> Mod
 
     kept: what takes the place of parts of it, by their ids, as `copy.deepcopy` has it.
     """
-    tables = (value for module in model.modules() for value in vars(module).values() if not value)
-    return copy.deepcopy(model, {**{id(one): type(one)() for one in tables if type(one) in TABLES}, **kept})
+    of_modules = (value for module in model.modules() for value in vars(module).values())
+    empty = [value for value in of_modules if isinstance(value, dict | set) and not value]
+    return copy.deepcopy(model, {**{id(value): type(value)() for value in empty}, **kept})
 
 
 def once(origin: str | None, parameters: Parameters, key: Hashable, find: Callable[[], Found]) -> Found:

@@ -4,7 +4,6 @@ Measured from shapes alone."""
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -48,11 +47,6 @@ class Holding:
     def computed(self) -> tuple[int | None, ...]:
         """The rank with which each layer's adapters are computed."""
         return self.trained_ranks or self.ranks or (None,) * self.depth
-
-    @property
-    def even(self) -> bool:
-        """Whether all its layers are trained in the same way."""
-        return len(set(zip(self.trained, self.computed, strict=True))) < 2
 
     def of(self, layers: list[int], exits: tuple[Exit, ...]) -> Holding:
         """The same of these of its layers, in this order."""
@@ -147,31 +141,19 @@ def pricing(
     model: Blocks, objective: Objective, train: Mapping[str, Any], image_size: int, travel: Travel = Travel()
 ) -> Callable[..., ClientCost]:
     """price(holding, added=0): what a client pays that holds this, of whose frozen weights so many bytes are new; each
-    measured once. Models that are shapes alone have a price together with those that are equal."""
+    measured once."""
     shape = Shape(model, recomputes(train))
 
-    def new() -> Callable[..., ClientCost]:
-        def price(holding: Holding, added: int = 0) -> ClientCost:
-            return measure(shape, holding, objective, train, image_size, replace(travel, added=added))
+    def price(holding: Holding, added: int = 0) -> ClientCost:
+        return measure(shape, holding, objective, train, image_size, replace(travel, added=added))
 
-        return functools.cache(price)
-
-    if model.device.type != "meta":  # it would be kept with its weights
-        return new()
-    key = ("price", type(model), identity(objective), json.dumps(train, sort_keys=True), image_size, travel)
-    return once(model.origin, shape.parameters, (*key, shape.dropouts), new)
+    return functools.cache(price)
 
 
 def measure(
-    model: Blocks | Shape,
-    holding: Holding,
-    objective: Objective,
-    train: Mapping[str, Any],
-    image_size: int,
-    travel: Travel = Travel(),
+    shape: Shape, holding: Holding, objective: Objective, train: Mapping[str, Any], image_size: int, travel: Travel
 ) -> ClientCost:
-    """The cost of a client that holds this. model: its `Shape`, where more than one cost is asked for."""
-    shape = model if isinstance(model, Shape) else Shape(model, recomputes(train))
+    """The cost of a client that holds this."""
     flops, activations = per_image(shape, holding, objective, image_size)
     frozen_bytes, sizes = shape.frozen_bytes(holding.depth), _sizes(shape, holding)
     travels = [s for s in sizes if not named_by(s.name, travel.unsent)]
@@ -268,11 +250,12 @@ def per_image(shape: Shape, holding: Holding, objective: Objective, image_size: 
         return _measured_once(shape, holding, objective, image_size)
     exits = holding.exits
     m, depths = len(exits), [exit.depth for exit in exits]
-    if not holding.even and depths == [holding.depth] and shape.equal_blocks and not shape.recomputes:
+    even = len(set(zip(holding.trained, holding.computed, strict=True))) < 2  # all are trained in the same way
+    if not even and depths == [holding.depth] and shape.equal_blocks and not shape.recomputes:
         return _summed(shape, holding, objective, image_size)
     fewest = m + shape.recomputes  # of recomputed layers the largest counts, which is not the first
     few = depths[-1] <= fewest or depths[0] < 1 or depths != sorted(set(depths))
-    if few or not holding.even or depths[-1] != holding.depth or not shape.equal_blocks:
+    if few or not even or depths[-1] != holding.depth or not shape.equal_blocks:
         return _measured_once(shape, holding, objective, image_size)
     near, far = (
         _measured_once(
@@ -293,13 +276,10 @@ def _summed(shape: Shape, holding: Holding, objective: Objective, image_size: in
     (exit,) = holding.exits
     lowest = _lowest(shape, holding)
     first = [lowest] if lowest < holding.depth else []
-    known: dict[Holding, tuple[int, int]] = {}
 
     def cost(layers: list[int]) -> tuple[int, int]:
         part = holding.of(layers, (Exit(len(layers), exit.classifier),))
-        if part not in known:
-            known[part] = _measured_once(shape, part, objective, image_size)
-        return known[part]
+        return _measured_once(shape, part, objective, image_size)
 
     base = cost(first)
     parts = [cost([i, *first]) for i in range(lowest)] + [cost([*first, i]) for i in range(lowest + 1, holding.depth)]

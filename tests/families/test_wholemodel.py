@@ -10,7 +10,7 @@ import pytest
 import torch
 from command import TINY, fedbench
 from kills import Toll, kill_until_done, moved, order_of, said
-from memory import live_bytes
+from memory import count_from_here, live_bytes
 from safetensors.torch import load_file
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -176,6 +176,7 @@ def test_a_hypernetwork_is_sent_and_averaged_and_costs_a_second_pass_forward(reg
 def test_fifteen_clients_do_not_cost_fifteen_models_of_memory(registry, monkeypatch, tmp_path):
     """Three rounds of five clients each, counted when the last client of the 2nd and the last round puts its own model
     away."""
+    count_from_here()
     setup = setup_of(registry, tiny_vit(depth=1, dim=64), [1] * 15)
     setup.store._given = tmp_path
     method = registry.make("method", {"name": "ditto"}, setup=setup)

@@ -8,7 +8,7 @@ import torch
 from fedbench.families.layerwise import head_at_end
 from fedbench.models.adapter import seed_dropout
 from fedbench.models.backbone import Blocks, body_of
-from fedbench.models.cost import Shape, _measure, layer_costs, measure, per_image, whole
+from fedbench.models.cost import Shape, _measure, layer_costs, per_image, pricing, whole
 from fedbench.models.counting import count, one_image
 from fedbench.testing.setups import TRAIN, tiny_mixer, tiny_vit
 from fedbench.types import ClientCost, Exit, Sent, ServerCost
@@ -30,7 +30,7 @@ def model(registry):
 
 
 def cost(model, depth, **train):
-    return measure(model, whole(depth, head_at_end(depth)), cross_entropy, {**TRAIN, **train}, 8)
+    return pricing(model, cross_entropy, {**TRAIN, **train}, 8)(whole(depth, head_at_end(depth)))
 
 
 def matmul(m, k, n):
@@ -100,7 +100,7 @@ def test_steps_add_to_what_crosses_also_where_the_work_is_lost():
 
 def test_every_exit_is_sent_with_its_classifier(model):
     exits = [Exit(1, "exit1"), Exit(4, "head")]
-    more = measure(model, whole(4, exits), cross_entropy, TRAIN, 8)
+    more = pricing(model, cross_entropy, TRAIN, 8)(whole(4, exits))
     assert more.bytes_up - cost(model, 4).bytes_up == 4 * (C * D + C)
 
 

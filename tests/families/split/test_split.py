@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from memory import live_bytes
+from memory import count_from_here, live_bytes
 from uncut import MODELS, L
 
 from fedbench.errors import NotApplicable, UserError
@@ -119,6 +119,7 @@ def test_only_clients_of_the_round_are_loaded(registry):
 
 def test_twelve_clients_do_not_cost_twelve_models_of_memory(registry, monkeypatch):
     """All of them in one round, counted when the 4th, the 8th and the last put their heads and tails away."""
+    count_from_here()
     setup = setup_of(registry, tiny_vit(dim=32), [L] * 12)
     method = registry.make("method", {"name": "fedv", "head_blocks": 1, "tail_blocks": 2}, setup=setup)
     state = method.init(generator(0))

@@ -7,7 +7,7 @@ from fedbench.errors import UserError
 from fedbench.export.parts import parts_of
 from fedbench.families.layerwise import head_at_end
 from fedbench.models.backbone import Blocks
-from fedbench.models.cost import measure, whole
+from fedbench.models.cost import pricing, whole
 from fedbench.models.globalmodel import GlobalModel
 from fedbench.testing.setups import CLASSES, TRAIN, tiny_mixer, tiny_vit
 from fedbench_plugins.objectives import cross_entropy
@@ -31,7 +31,7 @@ def test_what_an_adapter_adds_is_sent_up_and_its_frozen_model_once(adapted, adap
     blocks, plain = adapted(tiny_vit(), **adapter), Blocks(tiny_vit()).double()
     head, replaced = CLASSES * (D + 1), inside if adapter["name"] in ("bitfit", "full") else 0
     for depth in (1, 2):
-        cost = measure(blocks, whole(depth, head_at_end(depth)), cross_entropy, TRAIN, 8)
+        cost = pricing(blocks, cross_entropy, TRAIN, 8)(whole(depth, head_at_end(depth)))
         assert cost.bytes_up == 8 * (depth * inside + outside + head)
         frozen = plain.frozen_bytes(depth) - 8 * depth * replaced
         assert cost.bytes_down == cost.bytes_up + frozen and cost.memory_bytes > cost.bytes_down
