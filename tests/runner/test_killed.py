@@ -33,7 +33,14 @@ def killed(chained, folder, kills, seed=0):
 
 
 def test_a_few_kills_at_random_instants(chained, tmp_path):
-    assert killed(chained, tmp_path, 2).kills == 2
+    assert killed(chained, tmp_path, 4).kills == 4
+
+
+@pytest.mark.slow
+def test_fifty_kills_at_random_instants(chained, tmp_path):
+    toll = killed(chained, tmp_path, 50)
+    print(toll)
+    assert toll.amid_writes > 0
 
 
 @pytest.mark.slow
@@ -44,10 +51,10 @@ def test_a_few_kills_of_a_cell_that_two_processes_train(tmp_path):
     killed((order, said(order.folder)), tmp_path, 4)
 
 
-@pytest.mark.parametrize("every", [19, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [11, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_kill_before_any_of_the_changes_on_disk(tmp_path, every):
     """Two rounds, and a checkpoint between them: a kill before the first change, before the second, ...; before every
-    nineteenth of them where time is short."""
+    eleventh of them where time is short."""
     order = order_of(tmp_path / "whole", "chained", 2)
     worker.run(order)
     for number in count(step=every):
