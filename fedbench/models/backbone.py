@@ -401,7 +401,7 @@ def redraw(model: nn.Module, seed: int) -> None:
 
 
 def copy_of(model: Model, kept: Mapping[int, Any] = MappingProxyType({})) -> Model:
-    """A copy of a model. Its empty tables of hooks, a dozen in every module, are made anew: to copy them takes longer
+    """A copy of a model. It has new tables of hooks, a dozen in every module, since copying the empty ones takes longer
     than all else.
 
     kept: what takes the place of parts of it, by their ids, as `copy.deepcopy` has it.
