@@ -262,10 +262,12 @@ class Layerwise:
         return held is not None and held == whole(held.depth, self.exits_of(held.depth))
 
     def _alone(self, L_n: int, t: int, rank: int | None) -> Holding:
-        """What a client would hold if it were the only one, and the first; of all seeds the same."""
+        """What a client would hold if it were the only one, and the first; in a plan the same for all seeds."""
+        planned = self.setup.device == "meta" and not self.setup.scenario.fitting
+        seed = 0 if planned else self.setup.seed
         L, r_n = self.model.num_layers, None if rank is None else torch.tensor([rank])
         one = Cohort([0], torch.tensor([L_n]), torch.ones(1), torch.ones(1), lambda n: iter(()), ranks=r_n)
-        plan, _ = self.plan({**alloc.nothing_known(L), "memory": {}}, t, one, seeding.generator(0, t, use="price"))
+        plan, _ = self.plan({**alloc.nothing_known(L), "memory": {}}, t, one, seeding.generator(seed, t, use="price"))
         return holding_of(plan, 0)
 
     def smallest(self) -> Plan:
