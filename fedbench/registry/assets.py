@@ -128,7 +128,7 @@ class Assets:
                     others = f"; a language model reads texts: `{{name: hf, model: {ref['name']}}}`, with data of texts"
                 raise UnknownName(error.message + others, near) from None
         source = self._sources[key]
-        from fedbench.models.backbone import copy_of  # torch is here now
+        from fedbench.models.backbone import copy_of  # here, so that lists import no torch
 
         return dataclasses.replace(source, model=copy_of(source.model))
 
