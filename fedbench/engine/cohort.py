@@ -20,11 +20,11 @@ from torch.linalg import vector_norm
 from torch.nn.functional import pad
 
 from fedbench.engine import sequential, shortcuts
-from fedbench.engine.microbatching import Batch, Part, by_length, grouped, halved, inputs_of, joined, merged, passes
+from fedbench.engine.microbatching import Batch, Part, grouped, halved, inputs_of, joined, merged, passes
 from fedbench.engine.process_group import ALONE, ProcessGroup
 from fedbench.engine.readout import Answers, ReadOut, Tokens, losses_of
 from fedbench.engine.stacked_params import Pulling, StackedParams
-from fedbench.models.adapter import Stack, stacked
+from fedbench.models.adapter import Stack, drops_out, stacked
 from fedbench.models.backbone import Blocks, Plain, recomputed
 from fedbench.models.draws import Draws
 from fedbench.models.layered import PADDING
@@ -178,37 +178,17 @@ def forward(
 ) -> list[Answers]:
     """The logits of every exit of every client. x: one batch (B_n, 3, H, W), or of texts (B_n, T_n), for each of some
     clients · recomputes: whether layers are computed again in the backward pass."""
-    if len(parts := by_length(model, x)) < 2:
-        return forward_whole(model, leaves, plan, x, draws, recomputes)
-    ((n, ids),) = x.items()
-    answers = [forward_whole(model, leaves, plan, {n: ids[rows, :T]}, draws, recomputes)[0].exits for rows, T in parts]
-    back = torch.cat([rows for rows, _ in parts]).argsort()
-    exits = [torch.cat(logits, 1)[:, back] for logits in zip(*answers, strict=True)]
-    for logits in exits:
-        if logits.requires_grad:
-            logits.retain_grad()
-    return [Answers([n], exits)]
-
-
-def forward_whole(
-    model: Blocks,
-    leaves: StackedParams,
-    plan: Plan,
-    x: dict[int, Tensor],
-    draws: dict[int, Draws],
-    recomputes: bool,
-) -> list[Answers]:
-    """`forward` of all texts in one pass."""
     clients, sizes = list(x), {n: len(part) for n, part in x.items()}
     whole, lengths = together(x)
     tokens, out = Tokens(sizes, lengths), ReadOut(model, leaves, plan, draws)
     of_each = [draws[n] for n in clients]
     outside = Stack(leaves.outside(clients), list(sizes.values()), of_each, lengths=tokens.lengths_of(clients))
     with stacked(model, outside):
-        tokens.put(clients, model.embed(whole))
-    if (mask := model.mask(whole)) is not None:
-        tokens.masks = Tokens(sizes)
-        tokens.masks.put(clients, mask)
+        embedded, mask = model.embed(whole), model.mask(whole)
+    if len(clients) == 1 and not drops_out(model):  # whose masks are drawn for a padded batch
+        tokens.put(clients, *model.laid_out(embedded, mask))
+    else:
+        tokens.put(clients, embedded, mask)
     deepest = {n: sum(leaves.held[n]) for n in clients}
     if tokens.of(clients).dim() == 2:  # features, see `reads_features`
         out.read(tokens, deepest)

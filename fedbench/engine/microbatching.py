@@ -7,8 +7,7 @@ number of cores, so that equal CPUs give equal bits.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -16,10 +15,8 @@ import torch
 from torch import Tensor
 
 from fedbench import machine
-from fedbench.models.adapter import SeededDropout
 from fedbench.models.backbone import Blocks
 from fedbench.models.cost import Shape, holding_of, per_image
-from fedbench.models.layered import EVERY, PADDING
 from fedbench.models.param_paths import by_layer, trainers
 from fedbench.types import Cohort, Job, Plan, Uploads
 
@@ -49,7 +46,7 @@ def passes(model: Blocks, plan: Plan, cohort: Cohort, job: Job) -> tuple[list[in
         tokens = model.tokens(pixels) if pixels else 0
         rows = [size * tokens for size in sizes]
         alone = model.reads_texts and max(rows) > MANY * calls_of(model)
-        return rows, max(rows) if alone else ROWS  # alone a client passes by length, and processes share evenly
+        return rows, max(rows) if alone else ROWS  # alone a client's texts are packed, and processes share evenly
     shape = Shape(model, job.checkpointing)
     saved = functools.cache(lambda holding: per_image(shape, holding, job.objective, pixels)[1])
     each = [B * saved(holding_of(plan, n)) for n, B in enumerate(sizes)]
@@ -75,27 +72,6 @@ def inputs_of(model: Blocks, plan: Plan, cohort: Cohort) -> Callable[[int], Iter
 def calls_of(model: Blocks) -> float:
     """How many tokens of a pass through a layer cost as much as the calls of it."""
     return CALLS / sum(p.numel() for p in model.blocks[0].parameters())
-
-
-def by_length(model: Blocks, x: Mapping[int, Tensor]) -> list[tuple[Tensor, int]]:
-    """One client's texts in parts of about equal length, so that less padding is computed: the rows of each part, and
-    the tokens of its longest text.
-
-    A part is worth its own pass where the padding it saves is more work than the calls of the pass. There are no parts
-    for several clients, images, GPUs, and adapters with dropout, whose masks are drawn for a whole batch.
-    """
-    (ids, *others) = x.values()
-    if others or ids.is_floating_point() or model.device.type != "cpu":
-        return []
-    if any(isinstance(module, SeededDropout) and module.p > 0 for module in model.modules()):
-        return []
-    lengths, order = (ids != PADDING).sum(1).sort(stable=True)
-    padded = ((lengths + EVERY - 1) // EVERY * EVERY).clamp(max=ids.shape[1]).tolist()
-    least, cuts = calls_of(model), [0]
-    for i in range(1, len(padded)):
-        if padded[i] > padded[i - 1] and (i - cuts[-1]) * (padded[i] - padded[i - 1]) >= least:
-            cuts.append(i)
-    return [(order[i:j], padded[j - 1]) for i, j in pairwise([*cuts, len(padded)])]
 
 
 def _first_batches(cohort: Cohort) -> tuple[list[int], int]:

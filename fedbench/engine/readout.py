@@ -15,6 +15,7 @@ from fedbench.models.adapter import Stack, stacked
 from fedbench.models.backbone import Blocks
 from fedbench.models.draws import Draws
 from fedbench.models.kernels import linears
+from fedbench.models.layered import Mask, Packing
 from fedbench.types import Objective, Plan
 
 
@@ -42,11 +43,17 @@ class Tokens:
         self.sizes, self.lengths = sizes, lengths
         self.at: dict[int, Together] = {}
         self.masks: Tokens | None = None
+        self.packing: Packing | None = None
 
-    def put(self, clients: Sequence[int], rows: Tensor) -> None:
-        """What these clients got of a pass."""
+    def put(self, clients: Sequence[int], rows: Tensor, mask: Mask = None) -> None:
+        """What these clients got of a pass, and before the first layer of texts, which of it are tokens."""
         made = Together(tuple(clients), tuple(self.sizes[n] for n in clients), rows)
         self.at |= dict.fromkeys(clients, made)
+        if isinstance(mask, Packing):
+            self.packing = mask
+        elif mask is not None:
+            self.masks = Tokens(self.sizes)
+            self.masks.put(clients, mask)
 
     def of(self, clients: Sequence[int]) -> Tensor:
         """(B_1 + ... + B_n, T, D): these clients' rows, copied only where they were not together."""
@@ -55,9 +62,10 @@ class Tokens:
             return first.rows
         return joined([self.at[n].parts[n] for n in clients])
 
-    def mask_of(self, clients: Sequence[int]) -> Tensor | None:
-        """(B_1 + ... + B_n, T) bool: which are tokens of these clients' texts; None for images."""
-        return None if self.masks is None else self.masks.of(clients)
+    def mask_of(self, clients: Sequence[int]) -> Mask:
+        """(B_1 + ... + B_n, T) bool: which are tokens of these clients' texts; None for images. Where texts are packed,
+        which is done for one client alone, their packing."""
+        return self.packing or (None if self.masks is None else self.masks.of(clients))
 
     def lengths_of(self, clients: Sequence[int]) -> list[int] | None:
         """T_n of these clients; None for images."""

@@ -28,10 +28,13 @@ EXPLICIT_ATTENTION_TOKENS = 128
 def fast(model: nn.Module) -> Iterator[None]:
     """Inside, on a CPU, the model's frozen linear layers, short attentions and MLPs take the faster ways.
 
-    Elsewhere torch's own kernels are the faster ones.
+    Its texts pass without padding there, where it can do that. Elsewhere torch's own kernels are the faster ones.
     """
     changed = []
     here = all(parameter.device.type == "cpu" for parameter in model.parameters())
+    packing = model if here and isinstance(model, Blocks) and getattr(model.model, "packs", False) else None
+    if packing is not None:
+        packing.packs = True
     for module in model.modules() if here else ():
         if type(module) is nn.Linear and not any(p.requires_grad for p in module.parameters()):
             vars(module)["forward"] = functools.partial(_linear, module)
@@ -47,6 +50,8 @@ def fast(model: nn.Module) -> Iterator[None]:
     finally:
         for module in changed:
             del vars(module)["forward"]
+        if packing is not None:
+            packing.packs = False
 
 
 def reads_class_token(model: Blocks, j: int) -> bool:

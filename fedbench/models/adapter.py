@@ -237,6 +237,11 @@ def fold(blocks: Blocks) -> None:
             add()
 
 
+def drops_out(blocks: Blocks) -> bool:
+    """Whether an adapter draws masks of dropout."""
+    return any(isinstance(module, SeededDropout) and module.p > 0 for module in blocks.modules())
+
+
 def seed_dropout(blocks: Blocks, generator: Draws | torch.Generator | None) -> None:
     """Let every adapter's dropout draw from `generator` (in the order of the forward pass), or switch it off
     with None."""

@@ -17,7 +17,7 @@ from torch.utils.checkpoint import checkpoint
 
 from fedbench.errors import NotApplicable, UserError
 from fedbench.models.draws import Draws
-from fedbench.models.layered import Layered, Tokenizer, cut, is_layered
+from fedbench.models.layered import Layered, Mask, Packing, Tokenizer, cut, is_layered
 from fedbench.types import Exit
 
 HEAD = "head"  # the classifier at the end of every model
@@ -144,7 +144,8 @@ class Blocks(Body):
     Adapters are put inside `blocks` (they become r_j) or elsewhere (they are shared); classifiers read the
     features after any number of layers through the frozen final norm. bases: the weights as they came, where something
     is added to them, see `fedbench.models.lowrank`. recomputes: who draws while layers are computed again in the
-    backward pass, see `recomputed`; None where their activations are kept.
+    backward pass, see `recomputed`; None where their activations are kept. packs: whether texts pass without padding,
+    see `Packing`.
     """
 
     def __init__(self, model: nn.Module, origin: str | None = None) -> None:
@@ -157,6 +158,7 @@ class Blocks(Body):
         self.wrapper: Callable[[nn.Module], Any] | None = None if is_layered(model) else type(layers)
         self.bases: dict[str, Tensor] = {}
         self.recomputes: Sequence[Draws] | None = None
+        self.packs = False
 
     @property
     def layered(self) -> Layered:
@@ -180,7 +182,18 @@ class Blocks(Body):
         """Which of the ids (B, T) are tokens of their text, (B, T) bool; None for anything else."""
         return None if x.is_floating_point() else self.layered.mask(x)
 
-    def layer(self, j: int, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
+    def begun(self, x: Tensor) -> tuple[Tensor, Mask]:
+        """(B, 3, H, W) or ids (B, T) -> what the first layer is given: (B, T, D), or packed, and its mask."""
+        return self.laid_out(self.embed(x), self.mask(x))
+
+    def laid_out(self, tokens: Tensor, mask: Tensor | None) -> tuple[Tensor, Mask]:
+        """The same of what is embedded already."""
+        if mask is None or not self.packs:
+            return tokens, mask
+        packing = Packing.of(mask)
+        return packing.packed(tokens), packing
+
+    def layer(self, j: int, tokens: Tensor, mask: Mask = None) -> Tensor:
         """(B, T, D) -> what layer j makes of them, (B, T, D)."""
         if self.recomputes is None:
             return self.layered.run(j, tokens, mask)
@@ -191,13 +204,15 @@ class Blocks(Body):
         """T, for inputs of that size."""
         return self.embed(self.example(size)).shape[1]
 
-    def features(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
+    def features(self, tokens: Tensor, mask: Mask = None) -> Tensor:
         """(B, T, D) -> (B, D): the frozen final norm, then the model's pooling. Features stay what they are."""
+        if isinstance(mask, Packing):
+            tokens, mask = mask.padded(tokens), mask.mask
         return tokens if tokens.dim() == 2 else self.layered.pool(tokens, mask)
 
     def pooled(self, x: Tensor, layers: Sequence[int] | None = None) -> Tensor:
         """(B, 3, H, W) or ids (B, T) -> (B, D): the features after these layers, by default after all."""
-        tokens, mask = self.embed(x), self.mask(x)
+        tokens, mask = self.begun(x)
         for j in range(self.num_layers) if layers is None else layers:
             tokens = self.layer(j, tokens, mask)
         return self.features(tokens, mask)
@@ -210,7 +225,7 @@ class Blocks(Body):
         at: dict[int, list[str]] = {}
         for exit in exits:
             at.setdefault(exit.depth, []).append(exit.classifier)
-        tokens, mask, logits = self.embed(x), self.mask(x), {}
+        (tokens, mask), logits = self.begun(x), {}
         for depth in range(len(layers) + 1):
             if depth > 0:
                 tokens = self.layer(layers[depth - 1], tokens, mask)

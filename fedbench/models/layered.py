@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol, cast
 
+import torch
 from torch import Tensor, nn
 
 PADDING = -1  # stands for no token where texts of several lengths are one tensor
@@ -43,6 +45,45 @@ class Pretrained:
     options: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, eq=False)
+class Packing:
+    """Where the tokens of B texts stand in one row without padding: the shortest text first, the others behind it.
+
+    Attributes:
+        mask: (B, T) bool, which places of the padded texts are tokens: the first ones of each text.
+        at: (N,), the place in the flattened (B T) of every token of the row.
+        groups: How many texts of how many tokens follow each other: `[(2, 7), (1, 12)]`.
+    """
+
+    mask: Tensor
+    at: Tensor
+    groups: Sequence[tuple[int, int]]
+
+    @classmethod
+    def of(cls, mask: Tensor) -> Packing:
+        lengths, order = mask.sum(1).sort(stable=True)
+        places = torch.arange(mask.numel(), device=mask.device).view_as(mask)
+        found, texts = lengths.unique_consecutive(return_counts=True)
+        return cls(mask, places[order][mask[order]], list(zip(texts.tolist(), found.tolist(), strict=True)))
+
+    @cached_property
+    def positions(self) -> Tensor:
+        """(1, N): the position of every token in its text, counted from 0."""
+        return (self.at % self.mask.shape[1])[None]
+
+    def packed(self, hidden: Tensor) -> Tensor:
+        """Hidden states (B, T, D) -> (1, N, D)"""
+        return hidden.flatten(0, 1).index_select(0, self.at)[None]
+
+    def padded(self, row: Tensor) -> Tensor:
+        """Hidden states (1, N, D) -> (B, T, D), zeros where there is no token."""
+        whole = row.new_zeros(self.mask.numel(), row.shape[-1])
+        return whole.index_copy(0, self.at, row[0]).view(*self.mask.shape, -1)
+
+
+Mask = Tensor | Packing | None  # which hidden states are tokens; None for images, whose all are
+
+
 class Layered(Protocol):
     """A model that can be cut into layers. A model of texts implements it itself; timm's are wrapped, see `cut`.
 
@@ -52,6 +93,9 @@ class Layered(Protocol):
         num_features: D, of pooled features.
         last_fc: The names within a layer of the last fully connected layer of attention (or what mixes tokens) and
             of the MLP.
+
+    A model of texts with an attribute `packs` that is true promises that `run` takes a `Packing` for a mask, with
+    hidden states (1, N, D). Such a model computes no padding.
     """
 
     reads_texts: bool
@@ -67,8 +111,8 @@ class Layered(Protocol):
         """Which of the ids (B, T) are tokens, (B, T) bool; None for images."""
         ...
 
-    def run(self, j: int, hidden: Tensor, mask: Tensor | None) -> Tensor:
-        """What layer j makes of hidden states (B, T, D), of the same shape."""
+    def run(self, j: int, hidden: Tensor, mask: Any) -> Tensor:
+        """What layer j makes of hidden states (B, T, D), of the same shape. mask: as `mask` gives it."""
         ...
 
     def pool(self, hidden: Tensor, mask: Tensor | None) -> Tensor:

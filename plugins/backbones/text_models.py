@@ -15,7 +15,7 @@ from fedbench import hookimpl
 from fedbench.disk import hash_of_bytes, hash_of_file
 from fedbench.errors import DataMissing, UserError
 from fedbench.models.backbone import Source
-from fedbench.models.layered import Pretrained, mean_of_tokens
+from fedbench.models.layered import Mask, Packing, Pretrained, mean_of_tokens
 from fedbench.options import Text, judged
 
 MOST = 512  # tokens of a text, where a model takes more
@@ -24,6 +24,9 @@ INSTALL = "it needs transformers: pip install 'fedbench-heft[text]'"
 NEAR = "sliding_attention"  # as transformers calls a layer that reads its neighbours alone
 ATTENTION = "fedbench explicit"  # how `attention` is known to transformers
 Pooling = Literal["mean", "cls", "last"]
+
+
+Groups = Sequence[tuple[int, int, Tensor | None]]
 
 
 class Parts(NamedTuple):
@@ -117,18 +120,34 @@ def attention(
     value: Tensor,
     attention_mask: Tensor | None,
     scaling: float | None = None,
+    groups: Groups | None = None,
     **others: Any,
 ) -> tuple[Tensor, None]:
     """Attention by explicit products, which a counter of FLOPs and memory sees, in the numbers' own precision.
 
     transformers' own does softmax in float32 for some models, whatever their precision. query (B, heads, T, d); key and
-    value may have fewer heads -> (B, T, heads, d).
+    value may have fewer heads -> (B, T, heads, d). groups: of packed texts, B = 1, how many of which length follow each
+    other, and the mask of that length.
     """
     if more := query.shape[1] // key.shape[1] - 1:
         key, value = (part.repeat_interleave(more + 1, 1) for part in (key, value))
-    scores = query @ key.mT * (query.shape[-1] ** -0.5 if scaling is None else scaling)
-    shares = (scores if attention_mask is None else scores + attention_mask).softmax(-1)
-    return (shares @ value).transpose(1, 2).contiguous(), None
+    scaling = query.shape[-1] ** -0.5 if scaling is None else scaling
+    if groups is None:
+        return _attention(query, key, value, attention_mask, scaling), None
+    tokens = [texts * T for texts, T, _ in groups]
+    of_groups = zip(groups, *(part[0].split(tokens, 1) for part in (query, key, value)), strict=True)
+    made = []
+    for (texts, T, mask), *parts in of_groups:
+        q, k, v = (part.unflatten(1, (texts, T)).transpose(0, 1) for part in parts)
+        made.append(_attention(q, k, v, mask, scaling).flatten(0, 1))
+    return torch.cat(made)[None], None
+
+
+def _attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scaling: float) -> Tensor:
+    """(B, heads, T, d) -> (B, T, heads, d)"""
+    scores = query @ key.mT * scaling
+    shares = (scores if mask is None else scores + mask).softmax(-1)
+    return (shares @ value).transpose(1, 2).contiguous()
 
 
 def _why(name: str, error: Exception) -> str:
@@ -201,7 +220,7 @@ class TextModel(nn.Module):
         pooling: what classifiers read; by default the first token of an encoder, and the last of a decoder.
     """
 
-    reads_texts = True
+    reads_texts = packs = True
 
     def __init__(self, model: Any, separator: int | None, pooling: Pooling | None = None) -> None:
         super().__init__()
@@ -260,22 +279,39 @@ class TextModel(nn.Module):
         """(B, T) bool: which ids are tokens."""
         return x >= 0
 
-    def run(self, j: int, hidden: Tensor, mask: Tensor | None) -> Tensor:
+    def run(self, j: int, hidden: Tensor, mask: Mask) -> Tensor:
         assert mask is not None  # every text has one
-        at, given = torch.arange(hidden.shape[1], device=hidden.device), {}
-        seen = mask[:, None, None, :]  # (B, 1, 1 or T, T): which token reads which
-        if not self.encodes:
-            seen = seen & (at[None, :] <= at[:, None])
-        if self.kinds[j] == NEAR:
-            itself = at[:, None] == at[None, :]  # so that what pads far behind a text reads something
-            seen = seen & _near(at, self.window, self.encodes) | itself
+        given: dict[str, Any] = {}
+        if isinstance(mask, Packing):
+            positions = mask.positions
+            given["attention_mask"] = None
+            given["groups"] = [(texts, T, self._added(j, None, T, hidden)) for texts, T in mask.groups]
+        else:
+            positions = torch.arange(hidden.shape[1], device=hidden.device)[None]
+            given["attention_mask"] = self._added(j, mask, hidden.shape[1], hidden)
         if self.rotary is not None:
-            given["position_embeddings"] = self.rotary(hidden, at[None], *([self.kinds[j]] if self.encodes else []))
-        lowest = torch.finfo(hidden.dtype).min
-        added = torch.zeros(seen.shape, dtype=hidden.dtype, device=hidden.device).masked_fill(~seen, lowest)
-        out = self.blocks[j](hidden, attention_mask=added, **given)
+            kind = [self.kinds[j]] if self.encodes else []
+            given["position_embeddings"] = self.rotary(hidden, positions, *kind)
+        out = self.blocks[j](hidden, **given)
         made: Tensor = out[0] if isinstance(out, tuple) else out
         return made
+
+    def _added(self, j: int, mask: Tensor | None, T: int, like: Tensor) -> Tensor | None:
+        """What is added to the scores of layer j, (B or 1, 1, 1 or T, T): the lowest number where a token does not read
+        another; None where every token reads all. mask: (B, T) bool, None where all are tokens."""
+        at = torch.arange(T, device=like.device)
+        seen = None if mask is None else mask[:, None, None, :]  # which token reads which
+        if not self.encodes:
+            before = at[None, :] <= at[:, None]
+            seen = before[None, None] if seen is None else seen & before
+        if self.kinds[j] == NEAR:
+            near = _near(at, self.window, self.encodes)
+            itself = at[:, None] == at[None, :]  # so that what pads far behind a text reads something
+            seen = near[None, None] if seen is None else seen & near | itself
+        if seen is None:
+            return None
+        lowest = torch.finfo(like.dtype).min
+        return torch.zeros(seen.shape, dtype=like.dtype, device=like.device).masked_fill(~seen, lowest)
 
     def pool(self, hidden: Tensor, mask: Tensor | None) -> Tensor:
         assert mask is not None

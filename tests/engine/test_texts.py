@@ -1,7 +1,6 @@
 """Texts in both engines: masks, padding and dropout, in float64 to 1e-12."""
 
 from dataclasses import replace
-from unittest.mock import patch
 
 import pytest
 import torch
@@ -9,10 +8,10 @@ from ragged import ragged, same
 from tiny_texts import TextBatches, tiny_bert, tiny_llama
 
 from fedbench.engine import cohort as fast
-from fedbench.engine import microbatching, sequential
+from fedbench.engine import microbatching, sequential, shortcuts
 from fedbench.errors import NotApplicable
-from fedbench.models.backbone import HEAD, body_of
-from fedbench.models.layered import PADDING
+from fedbench.models.backbone import HEAD, Blocks, body_of
+from fedbench.models.layered import PADDING, Packing
 from fedbench.seeding import generator
 from fedbench.testing.setups import setup_of
 from fedbench_plugins.adapters.lora import lora
@@ -90,39 +89,50 @@ def test_two_rounds_with_any_adapter_equal_the_oracles(registry, monkeypatch, mo
     same(one, rounds(registry, sequential.train, *given))
 
 
-def test_texts_that_pass_by_length_equal_the_oracles(registry, monkeypatch):
-    given = ("depthfl", tiny_bert, ADAPTERS["plain"], texts([4, 3, 1], [2, 1, 2]))
-    for name, value in (("ROWS", 1), ("EVERY", 1), ("CALLS", 0)):  # a client a group, and parts whatever they save
-        monkeypatch.setattr(microbatching, name, value)
-    tokens, whole = [], fast.forward_whole
+@pytest.mark.parametrize(("model", "adapter"), [(tiny_bert, "plain"), (tiny_bert, "full"), (tiny_llama, "full")])
+def test_packed_texts_equal_the_oracles(registry, monkeypatch, model, adapter):
+    given = ("depthfl", model, ADAPTERS[adapter], texts([4, 3, 1], [2, 1, 2]))
+    monkeypatch.setattr(microbatching, "ROWS", 1)  # a client a group
+    passed, layer = [], Blocks.layer
 
-    def noted(model, leaves, plan, x, *others):
-        tokens.extend((n, *ids.shape) for n, ids in x.items())
-        return whole(model, leaves, plan, x, *others)
+    def noted(model, j, tokens, mask):
+        passed.append((len(tokens), isinstance(mask, Packing)))
+        return layer(model, j, tokens, mask)
 
-    monkeypatch.setattr(fast, "forward_whole", noted)
+    monkeypatch.setattr(Blocks, "layer", noted)
     one = rounds(registry, fast.train, *given)
-    assert {B for _, B, _ in tokens} == {1, 2}, "the shorter text of a batch passes by itself"
+    assert set(passed) == {(1, True)}
     same(one, rounds(registry, sequential.train, *given))
+    assert (1, True) not in passed[-4:], "the oracle pads"
 
 
-def test_parts_by_length_save_more_padding_than_their_calls_cost():
+def test_dropout_is_drawn_for_padded_texts_and_several_clients_are_padded(registry, monkeypatch):
+    monkeypatch.setattr(Packing, "of", None)
+    given = ("fedra", tiny_bert, ADAPTERS["plain"], texts([4, 3, 1], [2, 1, 2]))
+    rounds(registry, fast.train, *given)
+    monkeypatch.setattr(microbatching, "ROWS", 1)
+    rounds(registry, fast.train, "fedra", tiny_bert, ADAPTERS["dropout"], given[-1])
+
+
+def test_texts_are_packed_within_fast_on_a_cpu():
     model = body_of(tiny_bert())
-    ids = torch.full((6, 40), PADDING)
-    for row, length in zip(ids, (3, 40, 8, 9, 17, 5), strict=True):
-        row[:length] = 4
+    with shortcuts.fast(model):
+        assert model.packs
+    assert not model.packs
+    with shortcuts.fast(model.to("meta")):
+        assert not model.packs
 
-    def parts(x):
-        return [(rows.tolist(), T) for rows, T in microbatching.by_length(model, x)]
 
-    each = sum(p.numel() for p in model.blocks[0].parameters())
-    with patch.object(microbatching, "CALLS", 8 * each):
-        assert parts({0: ids}) == [([0, 5, 2], 8), ([3], 16), ([4], 24), ([1], 40)]
-    with patch.object(microbatching, "CALLS", 32 * each):
-        assert parts({0: ids}) == [([0, 5, 2, 3], 16), ([4, 1], 40)]
-        assert parts({0: ids, 1: ids}) == parts({0: torch.zeros(2, 3, 8, 8)}) == []
-        lora(dropout=0.1)(model)
-        assert parts({0: ids}) == [], "masks are drawn for a whole batch"
+def test_a_packing_lays_texts_by_length_and_back():
+    mask = torch.tensor([[1, 1, 1, 0], [1, 0, 0, 0], [1, 1, 1, 0]]).bool()
+    packing = Packing.of(mask)
+    assert packing.groups == [(1, 1), (2, 3)]
+    assert packing.positions.tolist() == [[0, 0, 1, 2, 0, 1, 2]]
+    hidden = torch.randn(3, 4, 2, dtype=torch.float64, requires_grad=True)
+    row = packing.packed(hidden)
+    assert torch.equal(row[0, 1:4], hidden[0, :3]) and torch.equal(row[0, 0], hidden[1, 0])
+    assert torch.equal(packing.padded(row), hidden * mask.unsqueeze(-1))
+    assert torch.autograd.gradcheck(lambda h: packing.padded(packing.packed(h)), hidden)
 
 
 @pytest.mark.parametrize("make", [tiny_bert, tiny_llama])

@@ -53,6 +53,8 @@ def test_hidden_states_are_those_of_transformers(kind, dtype, most):
         torch.testing.assert_close(hidden[mask], expected[mask], rtol=most, atol=most)
         mean = torch.stack([states[own].mean(0) for states, own in zip(expected, mask, strict=True)])
         torch.testing.assert_close(model.pooled(ids), mean, rtol=most, atol=most)
+        model.packs = True
+        torch.testing.assert_close(model.pooled(ids), mean, rtol=most, atol=most)
 
 
 @pytest.fixture
