@@ -86,7 +86,7 @@ def test_every_figure_of_a_table_is_in_the_reference_results(page):
 
 
 def test_tables_of_differences_are_those_of_the_reference_results():
-    text = Path("docs/findings_tables.md").read_text("utf-8")
+    text = "".join(Path("docs", page).read_text("utf-8") for page in ("findings.md", "findings_tables.md"))
     quoted = re.findall(r"<!-- pairs (\S+) (\w+)((?: \w+)*) -->\n(.*?)\n\n", text + "\n", flags=re.DOTALL)
     assert quoted
     for folder, method, others, table in quoted:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pandas
@@ -199,25 +199,38 @@ def forest(*pairs: tuple[str, str]) -> Figure:
     return figure
 
 
-def others() -> Figure:
-    """FedRA minus every other method of the field, a panel for each backbone, sorted by the ViT; the colour is the
-    family's. A hollow mark is not significantly different from 0."""
+# By (folder, backbone), the titles of panels.
+FIELD = {("field_tuned", backbone): title for backbone, title in BACKBONES.items()}
+TEXTS = {
+    ("text_domains_tuned", "minilm_l6"): "MiniLM, rated sentences",
+    ("text_quickstart_tuned", "micro_bert"): "micro BERT, made-up phrases",
+}
+
+
+def others(panels: Mapping[tuple[str, str], str], height: float) -> Figure:
+    """FedRA minus every other method, sorted by the first panel; the colour is the family's. A hollow mark is not
+    significantly different from 0."""
     rows = []
-    for row in compared("field_tuned", "pairs").itertuples():
-        if "fedra" in (row.method, row.other):
-            sign = 100 if row.method == "fedra" else -100
-            low, high = sorted((sign * row.ci_low, sign * row.ci_high))
-            other = row.other if row.method == "fedra" else row.method
-            rows.append((row.backbone, other, sign * row.difference, low, high, row.verdict in ("better", "worse")))
-    frame = pandas.DataFrame(rows, columns=["backbone", "other", "difference", "low", "high", "significant"])
-    order = frame[frame.backbone == "micro_vit"].sort_values("difference").other.tolist()
-    colours = {name: COLOURS[family] for name, family in families().items()} | {"packed": COLOURS["Depth"]}
-    figure = Figure(figsize=(9.2, 6.4), layout="constrained", **STYLE)
+    for folder in dict.fromkeys(folder for folder, _ in panels):
+        for row in compared(folder, "pairs").itertuples():
+            if "fedra" in (row.method, row.other):
+                sign = 100 if row.method == "fedra" else -100
+                low, high = sorted((sign * row.ci_low, sign * row.ci_high))
+                other = row.other if row.method == "fedra" else row.method
+                significant = row.verdict in ("better", "worse")
+                rows.append((folder, row.backbone, other, sign * row.difference, low, high, significant))
+    names = ["folder", "backbone", "other", "difference", "low", "high", "significant"]
+    of_panel = pandas.DataFrame(rows, columns=names).groupby(["folder", "backbone"]).get_group
+    order = of_panel(next(iter(panels))).sort_values("difference").other.tolist()
+    family = families() | {"packed": "Depth"}
+    figure = Figure(figsize=(9.2, height), layout="constrained", **STYLE)
     axes = figure.subplots(1, 2, sharey=True)
-    for ax, (backbone, title) in zip(axes, BACKBONES.items(), strict=True):
+    shown = set()
+    for ax, (panel, title) in zip(axes, panels.items(), strict=True):
         ax.axvline(0, color="#555555", linewidth=0.8)
-        for row in frame[frame.backbone == backbone].itertuples():
-            y, colour = order.index(row.other), colours[row.other]
+        for row in of_panel(panel).itertuples():
+            y, colour = order.index(row.other), COLOURS[family.get(row.other, "Depth")]
+            shown.add(colour)
             ax.plot([row.low, row.high], [y, y], color=colour, linewidth=1.6)
             ax.plot(row.difference, y, "o", color=colour, markerfacecolor=colour if row.significant else "white")
         ax.set_title(title, fontsize=10)
@@ -225,7 +238,8 @@ def others() -> Figure:
         _plain(ax)
     axes[0].set_yticks(range(len(order)), order)
     axes[0].invert_yaxis()
-    marks = [axes[1].plot([], [], "o-", color=colour, label=family)[0] for family, colour in COLOURS.items()]
+    known = {name: colour for name, colour in COLOURS.items() if colour in shown}
+    marks = [axes[1].plot([], [], "o-", color=colour, label=name)[0] for name, colour in known.items()]
     figure.legend(handles=marks, loc="outside upper center", ncols=4, fontsize=8, frameon=False)
     return figure
 
@@ -327,7 +341,8 @@ FIGURES: dict[str, Callable[[], Figure]] = {
     "overview": overview,
     "prefixes": lambda: forest(("fedra", "inclusivefl"), ("fedra", "depthfl")),
     "probe": lambda: forest(*((name, "head_only") for name in ("fedra", "inclusivefl", "depthfl"))),
-    "others": others,
+    "others": lambda: others(FIELD, 6.4),
+    "texts": lambda: others(TEXTS, 3.6),
     "field": field,
     "devices": devices,
     "split": split,
