@@ -185,8 +185,8 @@ def forward(
     outside = Stack(leaves.outside(clients), list(sizes.values()), of_each, lengths=tokens.lengths_of(clients))
     with stacked(model, outside):
         embedded, mask = model.embed(whole), model.mask(whole)
-    if len(clients) == 1 and not drops_out(model):  # whose masks are drawn for a padded batch
-        tokens.put(clients, *model.laid_out(embedded, mask))
+    if len(clients) == 1 and not drops_out(model):  # dropout draws its masks for a padded batch
+        tokens.put(clients, *model.packed(embedded, mask))
     else:
         tokens.put(clients, embedded, mask)
     deepest = {n: sum(leaves.held[n]) for n in clients}

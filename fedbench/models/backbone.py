@@ -182,12 +182,13 @@ class Blocks(Body):
         """Which of the ids (B, T) are tokens of their text, (B, T) bool; None for anything else."""
         return None if x.is_floating_point() else self.layered.mask(x)
 
-    def begun(self, x: Tensor) -> tuple[Tensor, Mask]:
-        """(B, 3, H, W) or ids (B, T) -> what the first layer is given: (B, T, D), or packed, and its mask."""
-        return self.laid_out(self.embed(x), self.mask(x))
+    def embedded(self, x: Tensor) -> tuple[Tensor, Mask]:
+        """(B, 3, H, W) or ids (B, T) -> what the first layer takes: hidden states (B, T, D) or packed, and their
+        mask."""
+        return self.packed(self.embed(x), self.mask(x))
 
-    def laid_out(self, tokens: Tensor, mask: Tensor | None) -> tuple[Tensor, Mask]:
-        """The same of what is embedded already."""
+    def packed(self, tokens: Tensor, mask: Tensor | None) -> tuple[Tensor, Mask]:
+        """Hidden states (B, T, D) and their mask, as they are or without padding, (1, N, D), where `packs` says so."""
         if mask is None or not self.packs:
             return tokens, mask
         packing = Packing.of(mask)
@@ -212,7 +213,7 @@ class Blocks(Body):
 
     def pooled(self, x: Tensor, layers: Sequence[int] | None = None) -> Tensor:
         """(B, 3, H, W) or ids (B, T) -> (B, D): the features after these layers, by default after all."""
-        tokens, mask = self.begun(x)
+        tokens, mask = self.embedded(x)
         for j in range(self.num_layers) if layers is None else layers:
             tokens = self.layer(j, tokens, mask)
         return self.features(tokens, mask)
@@ -225,7 +226,7 @@ class Blocks(Body):
         at: dict[int, list[str]] = {}
         for exit in exits:
             at.setdefault(exit.depth, []).append(exit.classifier)
-        (tokens, mask), logits = self.begun(x), {}
+        (tokens, mask), logits = self.embedded(x), {}
         for depth in range(len(layers) + 1):
             if depth > 0:
                 tokens = self.layer(layers[depth - 1], tokens, mask)

@@ -81,7 +81,7 @@ class Packing:
         return whole.index_copy(0, self.at, row[0]).view(*self.mask.shape, -1)
 
 
-Mask = Tensor | Packing | None  # which hidden states are tokens; None for images, whose all are
+Mask = Tensor | Packing | None  # which hidden states are tokens; None for images, where all of them are
 
 
 class Layered(Protocol):
