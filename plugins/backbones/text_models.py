@@ -26,6 +26,7 @@ ATTENTION = "fedbench explicit"  # how `attention` is known to transformers
 Pooling = Literal["mean", "cls", "last"]
 
 
+# Of packed texts: how many of how many tokens follow each other, and what is added to their scores.
 Groups = Sequence[tuple[int, int, Tensor | None]]
 
 
