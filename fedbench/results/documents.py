@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -45,9 +45,23 @@ def locked(path: Path) -> AbstractContextManager[None]:
 
 
 def json_text(value: Mapping[str, Any]) -> str:
-    """A JSON text marked with the result version, without a seal. Raises: ValueError for NaN."""
+    """A JSON text marked with the result version, without a seal: a line for each item of a list or dict in it, so
+    that an entry of an index is a line. Raises: ValueError for NaN."""
     marked = {"result_version": RESULT_VERSION} | {key: part for key, part in value.items() if key != "result_version"}
-    return json.dumps(marked, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    parts = (f" {_json(key)}: {_lines_of(part)}" for key, part in marked.items())
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def _lines_of(part: Any) -> str:
+    if part and isinstance(part, Mapping):
+        return "{\n" + ",\n".join(f"  {_json({key: item})[1:-1]}" for key, item in part.items()) + "\n }"
+    if part and isinstance(part, Sequence) and not isinstance(part, str):
+        return "[\n" + ",\n".join(f"  {_json(item)}" for item in part) + "\n ]"
+    return _json(part)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
 def parsed(text: str) -> Any:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
+from dataclasses import replace
 
 import pytest
 from samples import entry, rewrite
@@ -20,6 +22,14 @@ def test_new_entry_goes_behind_its_predecessor(tmp_path):
     changed = entry("fedra", cell="another")
     assert merge_index(tmp_path, "s", [changed]).entries == [suite[0], suite[1], changed, suite[3]]
     assert read_index(tmp_path).entries == [suite[0], suite[1], changed, suite[3]]
+
+
+def test_an_entry_is_a_line_that_is_json_by_itself(tmp_path):
+    suite = [replace(entry(m), shared={"ranks": {"by_client": [1, 2]}}) for m in ("fedra", "dé\nthfl")]
+    merge_index(tmp_path, "s", suite)
+    text = (tmp_path / "index.json").read_text(encoding="utf-8")
+    lines = [line.strip().removesuffix(",") for line in text.split("\n") if '"method"' in line]
+    assert [json.loads(line) for line in lines] == [one.facts for one in suite] == json.loads(text)["entries"]
 
 
 def _merge_twenty(folder, first, both):
