@@ -63,6 +63,8 @@ def check_backbone(source: Source, again: Callable[..., Source] | None = None, v
                 torch.allclose(alone, features[:1], rtol=1e-3, atol=1e-4),
                 "padding behind a text changes its features: `run` and `pool` must leave out what `mask` does",
             )
+        if isinstance(body, Blocks) and getattr(source.model, "packs", False):
+            _check_packing(body, x, features)
         for layers in ([0], range(0, body.num_layers, 2), range(body.num_layers)) if isinstance(body, Blocks) else ():
             logits = body(x, layers, [Exit(len(layers), "head")])[0]
             expect(logits.shape == (n, 3) and logits.isfinite().all(), f"layers {list(layers)} give no finite logits")
@@ -86,6 +88,22 @@ def _tokens(source: Source) -> Tensor:
         )
     rows = [torch.tensor(own) for own in tokenizer(texts, most)]
     return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=PADDING)
+
+
+def _check_packing(body: Blocks, x: Tensor, features: Tensor) -> None:
+    body.packs = True
+    try:
+        packed = body.pooled(x)
+    except Exception as error:
+        raise AssertionError(
+            f"`run` takes no `Packing`, which `packs` promises: {type(error).__name__}: {error}"
+        ) from error
+    finally:
+        body.packs = False
+    expect(
+        torch.allclose(packed, features, rtol=1e-3, atol=1e-4),
+        "texts in one row have other features than padded ones: `run` must keep apart the texts of a `Packing`",
+    )
 
 
 def _pooled(body: Blocks | Plain, x: Tensor) -> Tensor:

@@ -148,6 +148,58 @@ BACKBONES = {
 }
 
 
+def _text_backbone(run: str = "hidden", pool: str = "mean_of_tokens(hidden, mask)") -> str:
+    return f"""
+from fedbench.models.backbone import Source
+from fedbench.models.layered import mean_of_tokens
+
+class Bytes(nn.Module):
+    reads_texts = packs = True
+    num_features, last_fc = 8, ("0", "0")
+
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(256, 8)
+        self.blocks = nn.Sequential(*(nn.Sequential(nn.Linear(8, 8)) for _ in range(2)))
+
+    def embed(self, x):
+        return self.embedding(x.clamp(min=0))
+
+    def mask(self, x):
+        return x >= 0
+
+    def run(self, j, hidden, mask):
+        return self.blocks[j]({run})
+
+    def pool(self, hidden, mask):
+        return {pool}
+
+def tokenizer(texts, most):
+    return [[0, *str(text).encode()][:most] for text in texts]
+
+def it():
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return Source(Bytes(), 32, (0.0,) * 3, (1.0,) * 3, "bytes", tokenizer=tokenizer)
+"""
+
+
+BACKBONES |= {
+    "padding that counts": (
+        _text_backbone(pool="hidden.mean(1)"),
+        "padding behind a text changes its features: `run` and `pool` must leave out what `mask` does",
+    ),
+    "no packing": (
+        _text_backbone("hidden + mean_of_tokens(hidden, mask)[:, None]"),
+        "`run` takes no `Packing`, which `packs` promises: AttributeError: ",
+    ),
+    "positions across texts": (
+        _text_backbone("hidden + torch.arange(hidden.shape[1])[:, None]"),
+        "texts in one row have other features than padded ones: `run` must keep apart the texts of a `Packing`",
+    ),
+}
+
+
 def _dataset(
     x: str = "np.full((8, 3, image_size, image_size), shade, np.uint8)",
     y: str = "np.arange(8) % 2",
@@ -258,4 +310,4 @@ DATASETS |= {
 }
 
 SOUND = {"adapter": _adapter(), "backbone": _backbone(), "dataset": _dataset()}
-SOUND_TEXTS = _texts()
+SOUND_OF_TEXTS = {"backbone": _text_backbone(), "dataset": _texts()}
