@@ -86,6 +86,13 @@ def tables_at(root: Path) -> list[Path]:
     return files
 
 
+def columns_of(file: Path) -> list[str]:
+    """The columns of a table: of its schema, its first line or its first object. Raises: UserError as `rows_of`."""
+    if file.suffix == ".parquet":
+        return list(_parquet_file(file).schema_arrow.names)
+    return list(next(rows_of(file, [])).cells)
+
+
 def rows_of(file: Path, columns: Sequence[str]) -> Iterator[Row]:
     """The rows of a table, each with these columns at least.
 
@@ -177,20 +184,33 @@ def _separated(file: Path, text: str, columns: Sequence[str]) -> Iterator[Row]:
 
 def _parquet(file: Path, columns: Sequence[str]) -> Iterator[Row]:
     import pyarrow
-    import pyarrow.parquet
 
+    table = _parquet_file(file)
+    names = table.schema_arrow.names
+    _has(str(file), columns, names)
     try:
-        table = pyarrow.parquet.ParquetFile(pyarrow.BufferReader(_bytes(file)))
-        names = table.schema_arrow.names
-        _has(str(file), columns, names)
         batches = [batch.to_pylist() for batch in table.iter_batches(columns=[c for c in names if c in columns])]
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise UserError(f"cannot read {file}: {str(error).partition(chr(10))[0]}") from error
+        raise _unreadable(file, error) from error
     number = 0
     for batch in batches:
         for cells in batch:
             number += 1
             yield Row(f"{file}: row {number}", cells)
+
+
+def _parquet_file(file: Path) -> Any:
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        return pyarrow.parquet.ParquetFile(pyarrow.BufferReader(_bytes(file)))
+    except (pyarrow.ArrowException, OSError) as error:
+        raise _unreadable(file, error) from error
+
+
+def _unreadable(file: Path, error: Exception) -> UserError:
+    return UserError(f"cannot read {file}: {str(error).partition(chr(10))[0]}")
 
 
 def _has(place: str, columns: Sequence[str], there: Iterable[str]) -> None:

@@ -31,8 +31,8 @@ _HEAD = re.compile(r"\ufeff?(# fedbench .*\n)?")
 
 
 def filled(kind: str, words: Mapping[str, str]) -> dict[Path, bytes]:
-    """The files of a template by their places in the folder to come, each word in place of its name, one after the
-    other, in paths as in texts: `NAME` and the like, which stand nowhere else."""
+    """The files of a template by their places in the folder to come, each word in place of its name, in paths as in
+    texts: `NAME` and the like, which stand nowhere else. What is put in may be called as a word is."""
     if odd := [value for value in words.values() if not is_text(value)]:
         raise UserError(f"{odd[0]}: a name in this is not UTF-8, as suites are; rename that folder")
     top = Path(str(files("fedbench.scaffold"))) / kind
@@ -64,9 +64,8 @@ def put(made: Mapping[Path, bytes], folder: Path = Path()) -> None:
 
 
 def _with(words: Mapping[str, str], text: str) -> str:
-    for word, value in words.items():
-        text = text.replace(word, value)
-    return text
+    longest_first = sorted(words, key=len, reverse=True)
+    return re.sub("|".join(map(re.escape, longest_first)), lambda found: words[found[0]], text)
 
 
 def suite_name(path: str | Path) -> str:
@@ -183,7 +182,8 @@ def study(kind: str, name: str) -> dict[Path, bytes]:
     own = f"my_{kind}"
     made = filled("study", {"STUDY": name, "my_allocation": own})
     if kind != "allocation":
-        words = _words(kind, own) | {"RUN": f"{kinds()[kind].run} --plugin {own}.py", "MODULE": own}
+        words = _words(kind, own)
+        words |= {"RUN": f"{words['RUN']} --plugin {own}.py", "MODULE": own}
         parts = {**filled("package/common", words), **filled(f"package/{kind}", words)}
         suite = renamed(parts[Path("suite.yaml")].decode(), name).encode()
         made |= {Path(f"{own}.py"): parts[Path(f"{own}.py")], Path("suite.yaml"): suite}
@@ -200,7 +200,7 @@ def _words(kind: str, name: str) -> dict[str, str]:
     """What stands in the place of the words of a package's templates. Raises UserError for a name of no function."""
     if not LIKE.fullmatch(name) or keyword.iskeyword(name):
         raise UserError(f"{name!r} cannot be the name of a function: lower-case letters, digits and _, a letter first")
-    begun = asdict(kinds()[kind])
+    begun = {key: text.replace("NAME", name) for key, text in asdict(kinds()[kind]).items()}
     sweep = f"sweep:\n  {begun['sweep']}\n\n" if begun["sweep"] else ""
     article = "an" if kind[0] in "aeo" else "a"
     return {
@@ -213,5 +213,5 @@ def _words(kind: str, name: str) -> dict[str, str]:
         "MODULE": f"fedbench_{name}",
         "DIST": f"fedbench-{name.replace('_', '-')}",
         "VARIABLE": f"{name.upper()}_FILE",
-        "NAME": name,  # last, as the others have it in them
+        "NAME": name,
     }

@@ -1,0 +1,198 @@
+"""Data of one's own: what lies in a folder of images or in tables of texts, and how it is dealt to clients."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedbench.data.checked import loaded
+from fedbench.data.image_files import SUFFIXES, TABLES
+from fedbench.data.texts import columns_of, tables_at
+from fedbench.errors import UserError
+from fedbench.registry.registry import Registry
+from fedbench.suite import reference
+from fedbench.types import Dataset
+from fedbench.words import counted, shortened, suggestion
+
+FOR_TEXTS = "for texts there is --texts FILE"
+LAYOUT = "DIR/class/image.jpg or DIR/domain/class/image.jpg"
+EVENLY = 6  # clients of one domain, unless it is said how many
+FOR_DIRICHLET = 25  # examples for each client from which on classes are dealt unevenly
+LONGEST = 128  # tokens of a text that are kept
+
+
+@dataclass(frozen=True)
+class OwnData:
+    """What lies in a folder or in tables.
+
+    Attributes:
+        noun: "image" or "text".
+        counts: examples by domain and class, of classes that are taken.
+        one_domain: whether no domains are named.
+        settings: of `data` in a suite; its root is as it was found.
+        left_out: what is not taken, a sentence each.
+    """
+
+    noun: str
+    counts: Mapping[str, Mapping[str, int]]
+    one_domain: bool
+    settings: Mapping[str, Any]
+    left_out: Sequence[str] = ()
+
+    @property
+    def about(self) -> str:
+        """How many domains, classes and examples there are."""
+        examples = sum(sum(found.values()) for found in self.counts.values())
+        domains = counted(len(self.counts), "domain") + (
+            "" if self.one_domain else f" ({shortened(list(self.counts))})"
+        )
+        classes = list(dict.fromkeys(name for found in self.counts.values() for name in found))
+        return f"{domains}, {len(classes)} classes ({shortened(classes)}), {counted(examples, self.noun)}"
+
+
+# Texts
+
+
+def texts_in(place: Path, text: Sequence[str], label: str, domain: str | None) -> OwnData:
+    """What a table or a folder of tables holds, all of it read.
+
+    Args:
+        place: Of the table, or of the folder.
+        text: The column of texts, or the two of pairs.
+        label: The column of classes.
+        domain: That of domains; None for the column `domain`, where there is one.
+
+    Raises:
+        UserError: Where the table cannot be used, as the data set `text_table` says it.
+    """
+    if not place.exists():
+        raise UserError(f"--texts {place}: there is no such file or folder")
+    there = columns_of(table := tables_at(place)[0])
+    for option, columns in {"text": text, "label": [label], "domain": [domain] if domain else []}.items():
+        if missing := [column for column in columns if column not in there]:
+            has = suggestion(missing[0], there, "it has")
+            raise UserError(f"{table}: no column {missing[0]!r}{has}; say --{option} COLUMN")
+    domain = domain or ("domain" if "domain" in there else None)
+    named = {"text": text[0] if len(text) == 1 else list(text), "label": label, "domain": domain}
+    named |= {"split": "split" if "split" in there else None}
+    said = {option: columns for option, columns in named.items() if columns is not None}
+    settings = {"name": "text_table", "root": str(place), **said}
+    registry = Registry()
+    dataset = registry.make("dataset", reference(registry.catalogue, "dataset", settings, "--texts"))
+    return OwnData("text", _counts(dataset), domain is None, settings | {"max_length": LONGEST})
+
+
+def _counts(dataset: Dataset) -> dict[str, dict[str, int]]:
+    """Examples of both splits by domain and class."""
+    splits = loaded(dataset, "text_table")
+    found = Counter(pair for half in (splits.train, splits.test) for pair in zip(half.domain, half.y, strict=True))
+    counts: dict[str, dict[str, int]] = {name: {} for name in dataset.domains}
+    for (d, c), n in sorted(found.items()):
+        counts[dataset.domains[d]][dataset.classes[c]] = n
+    return counts
+
+
+# Images
+
+
+def images_in(folder: Path) -> OwnData:
+    """The domains and classes of a folder, by the names of files alone. Raises UserError for another layout."""
+    if not folder.is_dir():
+        raise UserError(_no_folder(folder))
+    found = {name: _images(folder / name) for name in _folders(folder)}
+    deeper = {name: {sub: _images(folder / name / sub) for sub in _folders(folder / name)} for name in found}
+    domains = {name: {sub: n for sub, n in subs.items() if n} for name, subs in deeper.items()}
+    domains = {name: subs for name, subs in domains.items() if subs}
+    classes = {name: n for name, n in found.items() if n}
+    if loose := _images(folder):
+        raise UserError(f"{folder} has {counted(loose, 'image')} in no class; sort them into folders: {LAYOUT}")
+    if classes and domains:
+        one, other = next(iter(classes)), next(iter(domains))
+        raise UserError(f"{folder}: {one} has images, and {other} has folders of them; sort all in one way: {LAYOUT}")
+    if not classes and not domains:
+        raise UserError(f"{folder} has no images in folders of folders; expected {LAYOUT}{_instead(folder)}")
+    root = Path(os.path.abspath(folder))
+    return _of_shared(root.parent, {root.name: classes}, True) if classes else _of_shared(root, domains, False)
+
+
+def _of_shared(root: Path, counts: Mapping[str, Mapping[str, int]], one_domain: bool) -> OwnData:
+    """Those classes of which every domain has two images, for training and test. Raises UserError."""
+    known = dict.fromkeys(name for found in counts.values() for name in found)
+    shared = [name for name in known if all(found.get(name, 0) >= 2 for found in counts.values())]
+    others = sorted(set(known) - set(shared))
+    if len(shared) < 2:
+        what = f"only {shared[0]!r} has" if shared else "no class has"
+        raise UserError(
+            f"{root}: {what} two images in every domain, and two classes have to; there are {shortened(others)}"
+        )
+    left = (f"left out: {shortened(others)}, of which a domain has fewer than two images",) if others else ()
+    classes = sorted(shared)
+    settings = {"name": "image_folder", "root": str(root), "image_size": 32, "normalize": "backbone"}
+    settings |= {"domains": list(counts)} if one_domain else {}
+    settings |= {"classes": classes} if left else {}
+    taken = {name: {c: found[c] for c in classes} for name, found in counts.items()}
+    return OwnData("image", taken, one_domain, settings, left)
+
+
+def _no_folder(path: Path) -> str:
+    if not path.exists():
+        return f"--images {path}: there is no such folder"
+    if path.suffix.lower() in TABLES:
+        return f"--images {path} is a table, and images lie in a folder for each class; {FOR_TEXTS}"
+    return f"--images {path} is a file; images lie in a folder for each class: {LAYOUT}"
+
+
+def _instead(folder: Path) -> str:
+    """What there is instead of images, if anything."""
+    files = [Path(name) for _, _, names in os.walk(folder) for name in names]
+    endings = Counter(file.suffix.lower() for file in files if file.suffix)
+    if not endings:
+        return ""
+    texts = f"; {FOR_TEXTS}" if endings.keys() & TABLES else ""
+    return f", and there are {', '.join(f'{n} {ending}' for ending, n in endings.most_common(3))}{texts}"
+
+
+def _folders(folder: Path) -> list[str]:
+    return sorted(one.name for one in os.scandir(folder) if one.is_dir() and not one.name.startswith("."))
+
+
+def _images(folder: Path) -> int:
+    names = (one.name for one in os.scandir(folder) if one.is_file() and not one.name.startswith("."))
+    return sum(os.path.splitext(name)[1].lower() in SUFFIXES for name in names)
+
+
+# Clients
+
+
+@dataclass(frozen=True)
+class Dealing:
+    """How examples are dealt to clients, the layers that each can hold, and a sentence about it."""
+
+    partition: dict[str, Any]
+    capacities: list[int]
+    about: str
+
+
+def dealing(data: OwnData, clients: int | None, layers: int) -> Dealing:
+    """Clients of all domains, from the largest to the smallest in each: the largest holds all layers, the smallest a
+    quarter or two. Raises UserError for a number that does not fit the domains."""
+    D = len(data.counts)
+    N = clients or (D if D > 1 else EVENLY)
+    if N % D:
+        fit = f"{N - N % D} or {N - N % D + D}" if N > D else str(D)
+        raise UserError(f"--clients {N}: {D} domains have equally many clients each; give {fit}")
+    each, fewest = N // D, min(sum(found.values()) for found in data.counts.values())
+    if fewest < 2 * each:
+        raise UserError(f"--clients {N}: a domain has {counted(fewest, data.noun)}, too few for {each} clients")
+    about = f"{counted(each, 'client')} for each of {D} domains" if D > 1 else counted(each, "client")
+    partition = {"name": "by_domain", "clients_per_domain": each}
+    if each > 1 and fewest >= FOR_DIRICHLET * each:
+        partition = {"name": "dirichlet", "alpha": 0.5, "clients_per_domain": each}
+        about += ", whose classes differ (dirichlet, alpha 0.5)"
+    smallest = max(layers // 4, 2)
+    steps = [round(layers - (layers - smallest) * i / max(N - 1, 1)) for i in range(N)]
+    return Dealing(partition, [steps[j * D + d] for d in range(D) for j in range(each)], about)

