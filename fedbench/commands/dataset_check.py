@@ -14,7 +14,15 @@ from rich.filesize import decimal
 
 from fedbench.data.archive import md5, take_out, unpack
 from fedbench.data.cache import entry_of, holds
-from fedbench.data.checked import fault_of_split, loaded, repeated, repeated_message, too_many, untrained_message
+from fedbench.data.checked import (
+    fault_of_domains,
+    fault_of_split,
+    loaded,
+    repeated,
+    repeated_message,
+    too_many,
+    untrained_message,
+)
 from fedbench.data.decode import check_options, unreadable_message
 from fedbench.data.lists import read_list
 from fedbench.data.sources import DataPart, DataSource, root_of
@@ -174,6 +182,8 @@ class DatasetFolder:
             return
         if not self.source and (untrained := untrained_message(splits.train, dataset)):
             yield DatasetFinding("note", untrained)
+        if unscored := fault_of_domains(splits.test, dataset):
+            yield DatasetFinding("note", unscored)
         n = len(splits.test)
         if count := repeated(splits):
             yield DatasetFinding("WRONG" if too_many(count, n) else "note", repeated_message(count, dataset, n))

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import click
 
+from fedbench.data.image_files import TABLES
 from fedbench.errors import UserError
 from fedbench.scaffold import filled, kinds, put, shipped_schema, study, suite_name, with_schema
 from fedbench.scaffold.own_data import OwnData, dealing, images_in, texts_in
-from fedbench.words import command_line, counted, on_a_line, quoted, suggestion
+from fedbench.words import command_line, counted, on_a_line, quoted, shortened, suggestion
 
+MOST_DOMAINS = 12  # whose clients are listed
 BACKBONES = {"image": ("micro_vit", 12), "text": ("minilm_l6", 6)}  # by what data are, and its layers
 # What a suite says besides, by the words of its template.
 WORDS = {
@@ -83,6 +85,8 @@ def init(
 
 
 def _own_idea(folder: str | None, kind: str, clients: int | None) -> None:
+    if folder and Path(folder).suffix.lower() in TABLES:
+        raise UserError(f"{folder} is called as a table is: --texts {quoted(folder)} writes a suite on its texts")
     if folder is None or clients is not None:
         named = "--clients is for --images DIR and --texts FILE"
         raise UserError(named if folder else "name the folder to write, or --images DIR, or --texts FILE")
@@ -124,7 +128,10 @@ def _on_own(data: OwnData, place: Path, folder: str | None, clients: int | None)
     }
     put(with_schema(filled("own_data", words), shipped_schema().read_bytes()), home)
     click.echo(f"{place} has {data.about}.")
-    for line in (*data.left_out, dealt.about, f"capacities, in layers of {backbone}'s {layers}: {dealt.capacities}"):
+    own = [f"{name} {', '.join(map(str, capacities))}" for name, capacities in dealt.by_domain.items()]
+    listed = 1 < len(own) <= MOST_DOMAINS
+    held = "; ".join(own) if listed else shortened([str(L_n) for L_n in dealt.capacities])
+    for line in (*data.remarks, dealt.about, f"each holds so many of {backbone}'s {layers} layers: {held}"):
         click.echo(f"  {line}")
     click.echo(f"{suite} compares five methods on them. Next:")
     if data.noun == "text":

@@ -49,6 +49,14 @@ def fault_of_splits(splits: object) -> str:
     return ""
 
 
+def fault_of_data(splits: Splits, dataset: Dataset, by_client: bool = False) -> str:
+    """What is wrong with both splits of a data set, in a sentence; "" where nothing is. by_client: whether clients are
+    tested, so that a domain may have no test data."""
+    faults = (fault_of_split(getattr(splits, split), dataset, split) for split in ("train", "test"))
+    found = next(filter(None, faults), "")
+    return found or ("" if by_client else fault_of_domains(splits.test, dataset))
+
+
 def fault_of_split(half: Images | Texts, dataset: Dataset, split: str) -> str:
     """What is wrong with a split, in a sentence; "" where nothing is."""
     if isinstance(half, Texts) != dataset.texts:
@@ -91,11 +99,13 @@ def _is_pair(value: object) -> bool:
 
 def _fault_of_labels(half: Images | Texts, dataset: Dataset, split: str) -> str:
     n = len(half.y)
+    if not n:
+        return f"{split} is empty"
     for part, names in (("y", dataset.classes), ("domain", dataset.domains)):
         values = getattr(half, part)
         if values.shape != (n,) or values.dtype != np.int64:
             return f"{split}.{part} must be int64 ({n},), not {of_what(values)}"
-        if not n or values.min() < 0 or values.max() >= len(names):
+        if values.min() < 0 or values.max() >= len(names):
             return f"{split}.{part} must lie between 0 and {len(names) - 1}"
     return ""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import json
@@ -19,7 +20,9 @@ from fedbench.words import counted, suggestion
 
 TEXTS_VERSION = 1  # part of every fingerprint: raise it whenever the same files give other texts
 FORMATS = (".csv", ".tsv", ".jsonl", ".parquet")
+SHEETS = (".xlsx", ".xls", ".ods")  # of programs that can save a table as CSV
 LONGEST_CELL = 2**31 - 1
+QUOTES = "a text with a comma stands in double quotes"
 
 Text = str | tuple[str, str]
 
@@ -78,17 +81,24 @@ def chosen_for_test(examples: Sequence[Example], fraction: float, seed: int, wha
 
 def tables_at(root: Path) -> list[Path]:
     """The file itself, or the tables in a folder, sorted. Raises: UserError where there are none."""
-    files = sorted(file for file in root.iterdir() if file.suffix in FORMATS) if root.is_dir() else [root]
+    files = sorted(file for file in root.iterdir() if _format(file) in FORMATS) if root.is_dir() else [root]
     if not files:
         raise UserError(f"{root} holds no table: no file that ends in {', '.join(FORMATS)}")
-    if files[0].suffix not in FORMATS:
-        raise UserError(f"{root} is no table that is read: its name must end in {', '.join(FORMATS)}")
+    if _format(files[0]) not in FORMATS:
+        instead = (
+            "save it as CSV, in UTF-8" if _format(root) in SHEETS else f"its name must end in {', '.join(FORMATS)}"
+        )
+        raise UserError(f"{root} is no table that is read: {instead}")
     return files
+
+
+def _format(file: Path) -> str:
+    return file.suffix.lower()
 
 
 def columns_of(file: Path) -> list[str]:
     """The columns of a table: of its schema, its first line or its first object. Raises: UserError as `rows_of`."""
-    if file.suffix == ".parquet":
+    if _format(file) == ".parquet":
         return list(_parquet_file(file).schema_arrow.names)
     return list(next(rows_of(file, [])).cells)
 
@@ -100,7 +110,7 @@ def rows_of(file: Path, columns: Sequence[str]) -> Iterator[Row]:
     column, is not UTF-8, or holds a NUL byte.
     """
     empty = True
-    for row in _parquet(file, columns) if file.suffix == ".parquet" else _lines(file, columns):
+    for row in _parquet(file, columns) if _format(file) == ".parquet" else _lines(file, columns):
         empty = False
         yield row
     if empty:
@@ -129,6 +139,8 @@ def _bytes(file: Path) -> bytes:
 def _lines(file: Path, columns: Sequence[str]) -> Iterator[Row]:
     """Of a CSV, TSV or JSONL file."""
     raw = _bytes(file)
+    if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise UserError(f"{file} is UTF-16; save it as UTF-8 (iconv -f utf-16 -t utf-8)")
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -139,7 +151,7 @@ def _lines(file: Path, columns: Sequence[str]) -> Iterator[Row]:
         raise UserError(f"{file}:{text.count(chr(10), 0, at) + 1}: holds a NUL byte; is it a table of texts?")
     if not text.strip():
         raise UserError(f"{file} is empty")
-    yield from (_json_lines if file.suffix == ".jsonl" else _separated)(file, text, columns)
+    yield from (_json_lines if _format(file) == ".jsonl" else _separated)(file, text, columns)
 
 
 def _json_lines(file: Path, text: str, columns: Sequence[str]) -> Iterator[Row]:
@@ -158,9 +170,9 @@ def _json_lines(file: Path, text: str, columns: Sequence[str]) -> Iterator[Row]:
 
 
 def _separated(file: Path, text: str, columns: Sequence[str]) -> Iterator[Row]:
-    """A TSV has no quotes, as those of GLUE."""
+    """A TSV has no quotes, as those of GLUE. Raises: UserError for a header in quotes, or with other separators."""
     csv.field_size_limit(LONGEST_CELL)
-    tabs = file.suffix == ".tsv"
+    tabs = _format(file) == ".tsv"
     how: dict[str, Any] = {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if tabs else {"strict": True}
     reader = csv.reader(io.StringIO(text, newline=""), **how)
     header: list[str] | None = None
@@ -172,14 +184,31 @@ def _separated(file: Path, text: str, columns: Sequence[str]) -> Iterator[Row]:
                 continue
             if header is None:
                 header = fields
+                _check_header(place, header, tabs)
                 _has(place, columns, header)
             elif len(fields) != len(header):
-                hint = "" if tabs else "; a text with a comma stands in double quotes"
-                raise UserError(f"{place}: {counted(len(fields), 'field')}, and the first line has {len(header)}{hint}")
+                quoted = "a TSV has no quotes, and every tab ends a field" if tabs else QUOTES
+                raise UserError(
+                    f"{place}: {counted(len(fields), 'field')}, and the first line has {len(header)}; {quoted}"
+                )
             else:
                 yield Row(place, dict(zip(header, fields, strict=True)))
     except csv.Error as error:
         raise UserError(f"{file}:{start}: {error}") from error
+
+
+def _check_header(place: str, header: Sequence[str], tabs: bool) -> None:
+    if tabs and any(is_quoted(column) for column in header):
+        raise UserError(f"{place}: a column is called {header[0]}: a TSV has no quotes; save the table as CSV")
+    other = next((sign for sign in (";", "\t", "|") if sign in header[0]), None)
+    if not tabs and len(header) == 1 and other:
+        sign = "tabs; call the file .tsv" if other == "\t" else f"{other!r}; save it with commas"
+        raise UserError(f"{place}: its columns are separated by {sign}")
+
+
+def is_quoted(value: str) -> bool:
+    """Whether it stands in double quotes."""
+    return len(value) > 1 and value[0] == value[-1] == '"'
 
 
 def _parquet(file: Path, columns: Sequence[str]) -> Iterator[Row]:
@@ -216,5 +245,7 @@ def _unreadable(file: Path, error: Exception) -> UserError:
 def _has(place: str, columns: Sequence[str], there: Iterable[str]) -> None:
     there = list(there)
     for column in columns:
+        if there.count(column) > 1:
+            raise UserError(f"{place}: the column {column!r} stands there {there.count(column)} times")
         if column not in there:
             raise UserError(f"{place}: no column {column!r}{suggestion(column, there, 'it has')}")

@@ -20,7 +20,7 @@ from fedbench.results.schema_checks import check, typed
 from fedbench.results.scores import average, by_round, evaluated_rounds
 from fedbench.results.store import cell_folders, store_of
 
-SEARCHES, CONTESTS = "searches", "contests"  # in the index
+CONTESTS = "contests"  # of a search in the index: what it is of
 Key = tuple[str, str, str]  # scenario, variant, method
 
 

@@ -9,13 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedbench.data.checked import loaded
+import numpy as np
+
+from fedbench.data.checked import fault_of_data, loaded, refusal
 from fedbench.data.image_files import SUFFIXES, TABLES
 from fedbench.data.texts import columns_of, tables_at
 from fedbench.errors import UserError
 from fedbench.registry.registry import Registry
 from fedbench.suite import reference
-from fedbench.types import Dataset
 from fedbench.words import counted, shortened, suggestion
 
 FOR_TEXTS = "for texts there is --texts FILE"
@@ -31,27 +32,28 @@ class OwnData:
 
     Attributes:
         noun: "image" or "text".
-        counts: examples by domain and class, of classes that are taken.
+        classes: those that are taken, in order.
+        counts: examples of those classes by domain.
         one_domain: whether no domains are named.
         settings: of `data` in a suite; its root is as it was found.
-        left_out: what is not taken, a sentence each.
+        remarks: what is not taken, or was noticed, a sentence each.
     """
 
     noun: str
-    counts: Mapping[str, Mapping[str, int]]
+    classes: Sequence[str]
+    counts: Mapping[str, int]
     one_domain: bool
     settings: Mapping[str, Any]
-    left_out: Sequence[str] = ()
+    remarks: Sequence[str] = ()
 
     @property
     def about(self) -> str:
         """How many domains, classes and examples there are."""
-        examples = sum(sum(found.values()) for found in self.counts.values())
         domains = counted(len(self.counts), "domain") + (
             "" if self.one_domain else f" ({shortened(list(self.counts))})"
         )
-        classes = list(dict.fromkeys(name for found in self.counts.values() for name in found))
-        return f"{domains}, {len(classes)} classes ({shortened(classes)}), {counted(examples, self.noun)}"
+        examples = counted(sum(self.counts.values()), self.noun)
+        return f"{domains}, {len(self.classes)} classes ({shortened(self.classes)}), {examples}"
 
 
 # Texts
@@ -83,17 +85,15 @@ def texts_in(place: Path, text: Sequence[str], label: str, domain: str | None) -
     settings = {"name": "text_table", "root": str(place), **said}
     registry = Registry()
     dataset = registry.make("dataset", reference(registry.catalogue, "dataset", settings, "--texts"))
-    return OwnData("text", _counts(dataset), domain is None, settings | {"max_length": LONGEST})
-
-
-def _counts(dataset: Dataset) -> dict[str, dict[str, int]]:
-    """Examples of both splits by domain and class."""
     splits = loaded(dataset, "text_table")
-    found = Counter(pair for half in (splits.train, splits.test) for pair in zip(half.domain, half.y, strict=True))
-    counts: dict[str, dict[str, int]] = {name: {} for name in dataset.domains}
-    for (d, c), n in sorted(found.items()):
-        counts[dataset.domains[d]][dataset.classes[c]] = n
-    return counts
+    if fault := fault_of_data(splits, dataset):
+        raise refusal("text_table", fault)
+    tested = np.bincount(splits.test.domain, minlength=len(dataset.domains))
+    in_all = np.bincount(splits.train.domain, minlength=len(dataset.domains)) + tested
+    counts = dict(zip(dataset.domains, in_all.tolist(), strict=True))
+    how = ", as the column split has them" if "split" in said else ""
+    remarks = [f"{len(splits.train):,} training and {len(splits.test):,} test texts{how}", *dataset.notes]
+    return OwnData("text", dataset.classes, counts, domain is None, settings | {"max_length": LONGEST}, remarks)
 
 
 # Images
@@ -134,8 +134,8 @@ def _of_shared(root: Path, counts: Mapping[str, Mapping[str, int]], one_domain: 
     settings = {"name": "image_folder", "root": str(root), "image_size": 32, "normalize": "backbone"}
     settings |= {"domains": list(counts)} if one_domain else {}
     settings |= {"classes": classes} if left else {}
-    taken = {name: {c: found[c] for c in classes} for name, found in counts.items()}
-    return OwnData("image", taken, one_domain, settings, left)
+    taken = {name: sum(found[c] for c in classes) for name, found in counts.items()}
+    return OwnData("image", classes, taken, one_domain, settings, left)
 
 
 def _no_folder(path: Path) -> str:
@@ -173,8 +173,13 @@ class Dealing:
     """How examples are dealt to clients, the layers that each can hold, and a sentence about it."""
 
     partition: dict[str, Any]
-    capacities: list[int]
+    by_domain: dict[str, list[int]]
     about: str
+
+    @property
+    def capacities(self) -> list[int]:
+        """The layers of every client."""
+        return [L_n for own in self.by_domain.values() for L_n in own]
 
 
 def dealing(data: OwnData, clients: int | None, layers: int) -> Dealing:
@@ -185,9 +190,11 @@ def dealing(data: OwnData, clients: int | None, layers: int) -> Dealing:
     if N % D:
         fit = f"{N - N % D} or {N - N % D + D}" if N > D else str(D)
         raise UserError(f"--clients {N}: {D} domains have equally many clients each; give {fit}")
-    each, fewest = N // D, min(sum(found.values()) for found in data.counts.values())
+    each, (name, fewest) = N // D, min(data.counts.items(), key=lambda found: found[1])
     if fewest < 2 * each:
-        raise UserError(f"--clients {N}: a domain has {counted(fewest, data.noun)}, too few for {each} clients")
+        need = f"and {counted(each, 'client')} need{'' if each > 1 else 's'} {2 * each} at least"
+        instead = "give fewer --clients" if each > 1 else "give more of them, or merge domains"
+        raise UserError(f"the domain {name!r} has {counted(fewest, data.noun)}, {need}; {instead}")
     about = f"{counted(each, 'client')} for each of {D} domains" if D > 1 else counted(each, "client")
     partition = {"name": "by_domain", "clients_per_domain": each}
     if each > 1 and fewest >= FOR_DIRICHLET * each:
@@ -195,4 +202,5 @@ def dealing(data: OwnData, clients: int | None, layers: int) -> Dealing:
         about += ", whose classes differ (dirichlet, alpha 0.5)"
     smallest = max(layers // 4, 2)
     steps = [round(layers - (layers - smallest) * i / max(N - 1, 1)) for i in range(N)]
-    return Dealing(partition, [steps[j * D + d] for d in range(D) for j in range(each)], about)
+    capacities = {name: [steps[j * D + d] for j in range(each)] for d, name in enumerate(data.counts)}
+    return Dealing(partition, capacities, about)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedbench.data.checked import fault_of_clients, fault_of_domains, fault_of_split, loaded, refusal
+from fedbench.data.checked import fault_of_clients, fault_of_data, loaded, refusal
 from fedbench.data.heldout import dealt, proxy_of, without_validation
 from fedbench.errors import UserError
 from fedbench.registry.assets import mismatch
@@ -80,11 +80,8 @@ class FederatedData:
 
     def _refuse_images(self, registry: Registry) -> None:
         """Raises UserError for images and labels with which nothing could be computed."""
-        faults = [fault_of_split(getattr(self.splits, split), self.dataset, split) for split in ("train", "test")]
-        if not any(faults) and not self.by_client:
-            faults.append(fault_of_domains(self.splits.test, self.dataset))
-        name = self.config["data"]["name"]
-        for fault in filter(None, faults):
+        if fault := fault_of_data(self.splits, self.dataset, self.by_client):
+            name = self.config["data"]["name"]
             raise refusal(name, fault + check_command(registry.catalogue.find("dataset", name)))
 
     @property
@@ -120,7 +117,11 @@ def inputs_of(split: Images | Texts, config: Mapping[str, Any], source: Source, 
         raise UserError(fault)
     if isinstance(split, Texts):
         assert source.tokenizer is not None
-        return TokenIds(split, source.tokenizer, config["data"].get("max_length") or source.image_size, device)
+        most = config["data"].get("max_length") or source.image_size
+        if most > source.image_size:
+            name = config["backbone"]["name"]
+            raise UserError(f"data.max_length {most}: the backbone {name!r} takes at most {source.image_size} tokens")
+        return TokenIds(split, source.tokenizer, most, device)
     mean, std = NORMALIZE.get(config["data"]["normalize"], (source.mean, source.std))
     return Pixels(split, mean, std, device)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from fedbench.data.checked import (
     fault_of_load,
@@ -47,6 +47,8 @@ def check_backbone(source: Source, again: Callable[..., Source] | None = None, v
         f"mean {tuple(source.mean)} and std {tuple(source.std)} are of images between 0 and 1: divide those of pixels "
         "from 0 to 255 by 255",
     )
+    if source.tokenizer or getattr(source.model, "reads_texts", False):
+        _check_parts(source)
     weights = {name: value.clone() for name, value in source.model.state_dict().items()}
     body = body_of(source.model, image_size=source.image_size).eval()
     body.add_classifier("head", 3)
@@ -73,20 +75,49 @@ def check_backbone(source: Source, again: Callable[..., Source] | None = None, v
         _check_weights(source, weights, again, variants)
 
 
+def _check_parts(source: Source) -> None:
+    """Whether a text model has what it is cut into layers by, and a tokenizer."""
+    model: Any = source.model
+    parts = ("embed", "mask", "run", "pool", "blocks", "num_features", "last_fc")
+    lacking = [name for name in parts if not hasattr(model, name)]
+    expect(not lacking, f"a text model needs {', '.join(lacking)}, see fedbench.models.layered.Layered")
+    expect(
+        source.tokenizer and getattr(model, "reads_texts", False),
+        "a text model says `reads_texts = True`, and its Source has a `tokenizer`: one of the two is missing",
+    )
+    expect(
+        isinstance(model.blocks, nn.Sequential | nn.ModuleList),
+        f"`blocks` must be an nn.Sequential, so that the model has their parameters, not {type(model.blocks).__name__}",
+    )
+    there = [name for name, module in model.blocks[0].named_modules() if isinstance(module, nn.Linear)]
+    unknown = [name for name in model.last_fc if name not in there]
+    expect(
+        not unknown,
+        f"`last_fc` names {', '.join(unknown)}, and the linear layers of a block are {', '.join(there)}: adapters are "
+        "put there",
+    )
+
+
 def _tokens(source: Source) -> Tensor:
-    """(3, T) ids of a text, an empty and a long one, PADDING behind. Raises AssertionError where they are none."""
+    """(4, T) ids, PADDING behind, of a plain text, an empty and a long one, and one beyond ASCII.
+
+    Raises: AssertionError where they are none.
+    """
     most, tokenizer = source.image_size, source.tokenizer
     assert tokenizer is not None
-    texts = ["A text, and more.", "", "long " * (2 * most)]
-    for given in (texts, [(text, "another") for text in texts]):
-        ids = tokenizer(given, most)
+    texts = ["A text, and more.", "", "long " * (2 * most), "déjà vu, 日本語 \U0001f642"]
+    for asked in (texts, [(text, "another") for text in texts]):
+        ids = tokenizer(asked, most)
         lengths = [len(own) for own in ids]
         expect(
-            len(ids) == len(given) and all(1 <= length <= most for length in lengths),
+            len(ids) == len(asked) and all(1 <= length <= most for length in lengths),
             f"the tokenizer must give 1 to {most} ids (`image_size`) of each text, of an empty and a long one too, not "
-            f"{lengths} of {len(given)}",
+            f"{lengths} of {len(asked)}",
         )
-    rows = [torch.tensor(own) for own in tokenizer(texts, most)]
+    given = tokenizer(texts, most)
+    odd = next((token for own in given for token in own if not isinstance(token, int) or token < 0), None)
+    expect(odd is None, f"the tokenizer must give whole numbers from 0, not {odd!r}")
+    rows = [torch.tensor(own) for own in given]
     return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=PADDING)
 
 

@@ -110,7 +110,7 @@ def _source(name: str, pretrained: bool, pooling: Pooling | None, load: bool) ->
     except Exception as error:  # transformers, tokenizers and the hub's client raise many kinds; the cause is kept
         raise UserError(f"{name}: {_why(name, error)}") from error
     made = TextModel(model, tokenizer.sep_token_id, pooling)
-    words = Words(name, tokenizer, made.most, model.get_input_embeddings().num_embeddings)
+    words = Words(name, tokenizer, model.get_input_embeddings().num_embeddings)
     return Source(made, made.most, (0.0,) * 3, (1.0,) * 3, _fingerprint(name, config, pretrained), tokenizer=words)
 
 
@@ -175,17 +175,14 @@ class Words:
     Args:
         name: of the model.
         tokenizer: `transformers`' own.
-        most: tokens that the model takes.
         known: ids that it has embeddings for.
     """
 
-    def __init__(self, name: str, tokenizer: Any, most: int, known: int) -> None:
-        self.name, self.tokenizer, self.most, self.known = name, tokenizer, most, known
+    def __init__(self, name: str, tokenizer: Any, known: int) -> None:
+        self.name, self.tokenizer, self.known = name, tokenizer, known
 
     def __call__(self, texts: Sequence[str] | Sequence[tuple[str, str]], max_length: int) -> list[list[int]]:
-        """The ids of every text. Raises UserError for more tokens than the model takes, or an unknown id."""
-        if max_length > self.most:
-            raise UserError(f"data.max_length {max_length}: {self.name} takes at most {self.most} tokens")
+        """The ids of every text. Raises UserError for an unknown id."""
         if not texts:
             return []
         pairs = [(text,) if isinstance(text, str) else text for text in texts]

@@ -13,13 +13,13 @@ from typing import Annotated, NamedTuple
 from fedbench import hookimpl
 from fedbench.data import DataPart, DataSource, root_of
 from fedbench.data.image_files import UnreadableFile, content
-from fedbench.data.texts import Example, Row, Text, cell, chosen_for_test, rows_of, tables_at, text_dataset
+from fedbench.data.texts import Example, Row, Text, cell, chosen_for_test, is_quoted, rows_of, tables_at, text_dataset
 from fedbench.errors import UserError
 from fedbench.options import Length, Natural, Range, judged
 from fedbench.options import Text as Words
 from fedbench.seeding import seed_of
 from fedbench.types import Dataset
-from fedbench.words import suggestion
+from fedbench.words import shortened, suggestion
 
 Column = Annotated[str, Words("a column's name")]
 Columns = Column | Annotated[list[Column], Length(2, 2, distinct=True)]
@@ -31,13 +31,14 @@ SPLITS = ("train", "test")
 
 
 class _Found(NamedTuple):
-    """What a row says, in words, and where it stands."""
+    """What a row says, in words, and where it stands. quoted: whether a TSV has its text in double quotes."""
 
     place: str
     text: Text
     label: str
     domain: str
     split: str
+    quoted: bool
 
 
 @judged("text_table")
@@ -60,7 +61,13 @@ def make(
 
     Raises: UserError with file and row for what cannot be read, a missing column, and a label or split that is none.
     """
-    found = [row for file in tables_at(root_of("text_table", root)) for row in _found(file, text, label, domain, split)]
+    texts = [text] if isinstance(text, str) else text
+    for column in (label, domain):
+        if column in texts or label == domain:
+            raise UserError(f"text_table: the column {column!r} is given twice, for two things")
+    files = tables_at(root_of("text_table", root))
+    by_name = split is None and _are_splits(files)
+    found = [row for file in files for row in _found(file, texts, label, domain, split, by_name)]
     labels = list(classes or sorted({row.label for row in found}, key=_in_order))
     if len(labels) < 2:
         raise UserError(f"text_table: {root} has the label {labels[0]!r} alone; two classes are needed")
@@ -76,20 +83,54 @@ def make(
             raise UserError(f"text_table: {root} has {found[0].split} rows alone; both train and test are needed")
     else:
         test = chosen_for_test(examples, test_fraction, split_seed, "text_table")
-    return text_dataset(domains, labels, *_halves(examples, test))
+        if not any(test):
+            raise UserError(
+                f"text_table: no class has two different texts, and so none can be tested; is {label!r} the column of "
+                "classes?"
+            )
+    train, tests = _halves(examples, test)
+    return text_dataset(domains, labels, train, tests, _notes(found, labels, tests))
 
 
-def _found(file: Path, text: str | list[str], label: str, domain: str | None, split: str | None) -> list[_Found]:
-    texts = [text] if isinstance(text, str) else text
-    named = "" if split or file.stem not in SPLITS else file.stem
+def _are_splits(files: Sequence[Path]) -> bool:
+    """Whether files are called train.* and test.*. Raises: UserError where some are and others are not."""
+    stems = {file.stem.lower(): file.name for file in files}
+    others = [name for stem, name in stems.items() if stem not in SPLITS]
+    if others and len(others) < len(stems):
+        named = ", ".join(sorted(set(stems.values()) - set(others)))
+        raise UserError(
+            f"text_table: {files[0].parent} has {named} and {others[0]}: call all tables train.* or test.*, or none; "
+            "leave some out, or name a column of splits"
+        )
+    return len(stems) > 1 and not others
+
+
+def _notes(found: Sequence[_Found], labels: Sequence[str], tests: Sequence[Example]) -> list[str]:
+    """What may be no fault, a sentence each."""
+    n, tested = len(found), {one.label for one in tests}
+    empty = sum(not any(row.text) for row in found)
+    quoted = sum(row.quoted for row in found)
+    lacking = [name for c, name in enumerate(labels) if c not in tested]
+    return [
+        *([f"empty texts: {empty:,} of {n:,}"] if empty else []),
+        *([f"texts in double quotes, which a TSV keeps and a CSV does not: {quoted:,} of {n:,}"] if quoted else []),
+        *([f"classes without a test text: {shortened(lacking)}"] if lacking else []),
+    ]
+
+
+def _found(
+    file: Path, texts: Sequence[str], label: str, domain: str | None, split: str | None, by_name: bool
+) -> list[_Found]:
+    tabs = file.suffix.lower() == ".tsv"
     found = []
     for row in rows_of(file, [*texts, label, *filter(None, (domain, split))]):
-        own = cell(row, split) if split else named
+        own = cell(row, split) if split else file.stem.lower() if by_name else ""
         if split and own not in SPLITS:
             raise UserError(f"{row.place}: column {split!r} must be train or test, not {own!r}")
         cells = [cell(row, column) for column in texts]
         one: Text = cells[0] if len(cells) == 1 else (cells[0], cells[1])
-        found.append(_Found(row.place, one, _name(row, label), _name(row, domain) if domain else "all", own))
+        quoted = tabs and any(map(is_quoted, cells))
+        found.append(_Found(row.place, one, _name(row, label), _name(row, domain) if domain else "all", own, quoted))
     return found
 
 

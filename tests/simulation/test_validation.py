@@ -67,9 +67,8 @@ def outcome(config, plugins, dataset):
 @pytest.mark.parametrize("method", [pytest.param(m, marks=() if m in ONE else pytest.mark.slow) for m in METHODS])
 def test_what_validation_images_hold_reaches_no_model(cells, plugins, method, monkeypatch):
     """With pixels that are no numbers every loss, test score and bit of the state is what it is without."""
-    monkeypatch.setattr(
-        "fedbench.simulation.federated_data.fault_of_split", lambda *images: ""
-    )  # which would refuse them
+    refusal = "fedbench.simulation.federated_data.fault_of_data"  # of such pixels
+    monkeypatch.setattr(refusal, lambda *images: "")
     monkeypatch.setattr("fedbench.simulation.evaluation.unanswered", lambda logits: 0)  # and what is said of them
     config = by_client(cells[method])
     simulation = Simulation(config, plugins)

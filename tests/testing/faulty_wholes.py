@@ -189,6 +189,36 @@ BACKBONES |= {
         _text_backbone(pool="hidden.mean(1)"),
         "padding behind a text changes its features: `run` and `pool` must leave out what `mask` does",
     ),
+    "no mask": (
+        _text_backbone().replace("def mask", "def masked"),
+        "a text model needs mask, see fedbench.models.layered.Layered",
+    ),
+    "no tokenizer": (
+        _text_backbone().replace(', "bytes", tokenizer=tokenizer)', ', "bytes")'),
+        "a text model says `reads_texts = True`, and its Source has a `tokenizer`: one of the two is missing",
+    ),
+    "a model of images with a tokenizer": (
+        _text_backbone().replace("reads_texts = packs = True", "packs = True"),
+        "a text model says `reads_texts = True`, and its Source has a `tokenizer`: one of the two is missing",
+    ),
+    "layers in a list": (
+        _text_backbone().replace(
+            "nn.Sequential(*(nn.Sequential(nn.Linear(8, 8)) for _ in range(2)))", "[nn.Linear(8, 8)]"
+        ),
+        "`blocks` must be an nn.Sequential, so that the model has their parameters, not list",
+    ),
+    "an unknown last layer": (
+        _text_backbone().replace('last_fc = 8, ("0", "0")', 'last_fc = 8, ("fc1", "0")'),
+        "`last_fc` names fc1, and the linear layers of a block are 0: adapters are put there",
+    ),
+    "tokens that are words": (
+        _text_backbone().replace("[0, *str(text).encode()][:most]", "['a']"),
+        "the tokenizer must give whole numbers from 0, not 'a'",
+    ),
+    "ASCII alone": (
+        _text_backbone().replace("nn.Embedding(256, 8)", "nn.Embedding(128, 8)"),
+        "the model takes no ids of 32 tokens: IndexError",
+    ),
     "no packing": (
         _text_backbone("hidden + mean_of_tokens(hidden, mask)[:, None]"),
         "`run` takes no `Packing`, which `packs` promises: AttributeError: ",

@@ -83,15 +83,12 @@ def test_a_folder_is_a_backbone_with_its_tokenizer(folder):
 
 
 def test_what_does_not_fit_is_one_clear_line(folder, tmp_path):
-    with pytest.raises(UserError, match=r"data\.max_length 600: .* takes at most 512 tokens"):
-        Words("bert", None, 512, 20)(["a"], 600)
-
     def tokenizer(first, second, **options):
         return {"input_ids": [[2, 25, 3] for _ in first]}
 
     tokenizer.eos_token_id = tokenizer.unk_token_id = 1
     with pytest.raises(UserError, match="its tokenizer gives the id 25, and the model has 20 tokens"):
-        Words("bert", tokenizer, 512, 20)(["a"], 8)
+        Words("bert", tokenizer, 20)(["a"], 8)
     empty = tmp_path / "empty"
     empty.mkdir()
     with pytest.raises(UserError, match="the model cannot be read: .*wanted: config.json, model.safetensors and a tok"):

@@ -99,6 +99,25 @@ def test_files_or_a_column_name_the_splits_and_two_columns_make_pairs(tmp_path):
         ("t.jsonl", b'{"text": "a\\u0000", "label": 1}\n', {}, "t.jsonl:1: column 'text' holds a NUL byte"),
         ("t.parquet", b"PAR1", {}, "cannot read"),
         ("t.txt", b"a", {}, "is no table that is read: its name must end in .csv"),
+        ("t.xlsx", b"PK", {}, "is no table that is read: save it as CSV, in UTF-8"),
+        (
+            "t.csv",
+            "text,label\na,b\n".encode("utf-16"),
+            {},
+            "t.csv is UTF-16; save it as UTF-8 (iconv -f utf-16 -t utf-8)",
+        ),
+        ("t.csv", b"text;label\na;b\n", {}, "t.csv:1: its columns are separated by ';'; save it with commas"),
+        ("t.csv", b"text\tlabel\na\tb\n", {}, "t.csv:1: its columns are separated by tabs; call the file .tsv"),
+        ("t.csv", b"text,label,label\na,b,c\n", {}, "t.csv:1: the column 'label' stands there 2 times"),
+        ("t.tsv", b'"text"\t"label"\n"a"\t"b"\n', {}, 't.tsv:1: a column is called "text": a TSV has no quotes'),
+        ("t.tsv", b'text\tlabel\n"a\tb"\tc\n', {}, "a TSV has no quotes, and every tab ends a field"),
+        (
+            "t.csv",
+            b"text,label\na,x\nb,y\n",
+            {},
+            "no class has two different texts, and so none can be tested; is 'label'",
+        ),
+        ("t.csv", b"text,label\na,x\n", {"domain": "label"}, "the column 'label' is given twice, for two things"),
     ],
 )
 def test_a_fault_is_one_line_with_file_and_row(tmp_path, name, content, options, message):
@@ -106,6 +125,39 @@ def test_a_fault_is_one_line_with_file_and_row(tmp_path, name, content, options,
     with pytest.raises(UserError) as raised:
         text_table.make(str(tmp_path / name), **options)
     assert message in str(raised.value) and "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("names", "numbers"),
+    [
+        (["Train.CSV", "test.csv"], (20, 20)),  # whatever the case
+        (["train.csv"], (16, 4)),  # one file is no split
+        (["a.csv", "b.csv"], (32, 8)),
+    ],
+)
+def test_files_are_splits_where_all_are_called_so(tmp_path, names, numbers):
+    for name in names:
+        table(tmp_path, name.replace(".CSV", ".csv"))
+        (tmp_path / name.replace(".CSV", ".csv")).rename(tmp_path / name)
+    assert tuple(map(len, halves(text_table.make(str(tmp_path))))) == numbers
+    assert len(halves(text_table.make(str(tmp_path / names[0])))[1]) == 4
+
+
+def test_a_file_next_to_those_of_splits_is_refused(tmp_path):
+    for name in ("train.csv", "valid.csv", "test.csv"):
+        table(tmp_path, name)
+    with pytest.raises(UserError, match=r"has test\.csv, train\.csv and valid\.csv: call all tables train\.\* or"):
+        text_table.make(str(tmp_path))
+
+
+def test_what_may_be_no_fault_is_a_note(tmp_path):
+    (tmp_path / "t.tsv").write_text('text\tlabel\n"a ""b"""\tx\nb\tx\n\tx\nc\tonce\n')
+    assert text_table.make(str(tmp_path / "t.tsv")).notes == (
+        "empty texts: 1 of 4",
+        "texts in double quotes, which a TSV keeps and a CSV does not: 1 of 4",
+        "classes without a test text: once",
+    )
+    assert text_table.make(table(tmp_path, "t.csv")).notes == ()
 
 
 def test_a_row_of_a_parquet_file_is_named_by_its_number(tmp_path):
