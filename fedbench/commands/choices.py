@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import glob
 import math
+import os
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -21,6 +23,13 @@ class SuiteFile(click.Path):
 
     def __init__(self) -> None:
         super().__init__(dir_okay=False)
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
+        """The path as it is. Refuses a folder, and names the suite in it."""
+        if os.path.isdir(value):
+            inside = sorted(glob.glob(os.path.join(glob.escape(value), "*.yaml")))
+            self.fail(f"{value} is a folder{f'; did you mean {inside[0]}?' if inside else ', and no suite'}")
+        return super().convert(value, parameter, context)
 
     def shell_complete(
         self, context: click.Context, parameter: click.Parameter, incomplete: str

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
-ROOT = click.option("--root", metavar="DIR", help="Where it lies, if not in its own folder of the data folder.")
+ROOT = click.option("--root", metavar="PATH", help="Where it lies, if not in its own folder of the data folder.")
 SET = click.option(
     "--set", "sets", multiple=True, metavar="OPTION=VALUE", help="An option of the data set, e.g. path=mnist."
 )
@@ -83,7 +83,8 @@ def list_(as_json: bool, plugins: tuple) -> None:
 @JSON
 @PLUGINS
 def check(names: tuple, root: str | None, image_size: int, sets: tuple, as_json: bool, plugins: tuple) -> None:
-    """Check that data sets are whole: files, checksums, lists, numbers, and that every image can be read.
+    """Check that data sets are whole: files, checksums, lists, numbers, and that every image or text
+    can be read.
 
     \b
     fedbench data check cifar10

@@ -82,6 +82,9 @@ class DatasetFolder:
 
     def __init__(self, registry: Registry, name: str, options: Mapping[str, Any]) -> None:
         self.registry, self.name = registry, name
+        known = registry.catalogue.components["dataset"].get(name)
+        if known and known.options.get("root") == REQUIRED and "root" not in options:
+            raise UserError(f"{name} lies where you say it does: give --root PATH")
         self.ref = reference(registry.catalogue, "dataset", {"name": name, **options}, "fedbench data")
         self.source = registry.catalogue.find("dataset", name).source
         self.skips = self.ref.get("unreadable") == "skip"

@@ -41,7 +41,7 @@ def plan(
     plugins: tuple,
     **choices,
 ) -> None:
-    """Show the cells of SUITE: how many rounds and images, the FLOPs and bytes of all clients together, what is done.
+    """Show the cells of SUITE: how many rounds and examples, the FLOPs and bytes of all clients together, what is done.
 
     \b
     fedbench plan suites/extreme_hetero.yaml

@@ -171,7 +171,8 @@ def _legend(boards: Sequence[Leaderboard], present: set[str]) -> list[str]:
         baselines = sorted({board.baseline for board in boards if board.baseline})
         found.append(f"gap: average minus that of {' or '.join(baselines)}, paired by seed.")
     if "gap_low" in present:
-        found.append(f"gap's interval: Student's t. {legend_of_verdicts(boards[0].metric, boards[0].margin)}")
+        verdicts = legend_of_verdicts(boards[0].metric, boards[0].margin)
+        found.append(f"gap's interval: Student's t. q: p after Benjamini-Hochberg. {verdicts}")
     return found + [text for name, text in MEANINGS.items() if name in present]
 
 

@@ -131,7 +131,7 @@ def legend_of_groups(unranked: Sequence[str]) -> str:
 
 def legend_of_verdicts(metric: str, margin: float | None) -> str:
     """What better, worse, equal and inconclusive mean."""
-    text = "verdict: better or worse where q <= 0.05 (q: p after Benjamini-Hochberg)"
+    text = "verdict: better or worse where q <= 0.05"
     if within := margin_text(metric, margin):
         text += f", else equal where the interval lies within {within} of zero; (<{within}): both"
     return f"{text}; inconclusive: none of these."

@@ -52,8 +52,16 @@ class Methods:
             elif name in registered:
                 self._add({"name": name}, mark)
             else:
-                hint = suggestion(name, registered, "") or "; a method in a file of yours needs --plugin FILE"
-                self.problems.add(mark, f"no method is called {shown(name)}{hint}")
+                self.problems.add(mark, f"no method is called {shown(name)}{self._instead(name)}")
+
+    def _instead(self, name: str) -> str:
+        """What to write where a method of that name was wanted."""
+        components = self.references.catalogue.components
+        for kind in ("allocation", "aggregator", "objective"):
+            if name in components[kind]:
+                base = "fedra" if "fedra" in self.entries else "METHOD"
+                return f"; it is an {kind}: --set methods.{base}.{kind}={name} adds a row with it"
+        return suggestion(name, components["method"], "") or "; a method in a file of yours needs --plugin FILE"
 
     def vary(self, label: str, options: Mapping[str, str], mark: Mark) -> str:
         """List a method once more with these options, as `fedra (aggregator=coordinate_median)`; returns that label."""

@@ -96,6 +96,17 @@ def test_images_that_cannot_be_read_are_told_once_where_the_data_is_named(tmp_pa
     assert done.stderr.count("cannot be read") == 1
 
 
+def test_a_folder_in_place_of_a_suite(tmp_path):
+    (tmp_path / "study").mkdir()
+    refused(fedbench("plan", "study", cwd=tmp_path), "study is a folder, and no suite")
+    write_suite(tmp_path / "study")
+    refused(fedbench("plan", "study", cwd=tmp_path), "study is a folder; did you mean study/tiny.yaml?")
+
+
+def test_a_data_set_of_one_s_own_without_its_place(tmp_path):
+    refused(fedbench("data", "check", "text_table", cwd=tmp_path), "text_table lies where you say it does: give --root")
+
+
 def test_a_results_folder_below_a_file(tmp_path):
     write_suite(tmp_path)
     (tmp_path / "file").write_text("mine")

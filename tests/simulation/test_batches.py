@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from fedbench.models.backbone import Blocks
+from fedbench.errors import UserError
+from fedbench.models.backbone import Blocks, Source
 from fedbench.models.layered import PADDING
 from fedbench.simulation import batches
 from fedbench.simulation.batches import Pixels, TokenIds
+from fedbench.simulation.federated_data import inputs_of
 from fedbench.testing.setups import tiny_vit
 from fedbench.types import Images, Texts
 
@@ -73,6 +75,14 @@ def test_texts_are_padded_to_the_longest_of_a_batch_in_multiples_of_eight():
     x, y = ids(np.array([1, 0]))
     assert x.tolist() == [[0, 98, 99, 1] + [PADDING] * 4, [0, 97, 1] + [PADDING] * 5] and y.tolist() == [0, 0]
     assert ids(np.array([2]))[0].shape == (1, 16) and ids(np.array([3]))[0].shape == (1, 20)
+
+
+def test_no_backbone_is_given_more_tokens_than_it_takes():
+    source = Source(None, 32, (0.0,) * 3, (1.0,) * 3, "letters", tokenizer=letters)
+    config = {"backbone": {"name": "letters"}, "data": {"name": "mine"}}
+    assert inputs_of(some_texts("a" * 99), config, source, "cpu").size == 32
+    with pytest.raises(UserError, match="max_length 33: the backbone 'letters' takes at most 32 tokens"):
+        inputs_of(some_texts("a"), {**config, "data": {"max_length": 33}}, source, "cpu")
 
 
 def test_blank_texts_count_as_many_tokens_as_they_are_said_to_have():

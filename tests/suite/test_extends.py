@@ -69,10 +69,12 @@ def test_methods_are_added_to_a_suite(suite_of, faults_of):
     assert list(rows(suite.points(methods=["fedra"]))) == ["fedra", "alllarge", "anything", "allsmall"]
     varied = suite_of(SMALL, add=["anything"], sets=["methods.anything.whatever=1"])
     assert rows(varied.points())["anything (whatever=1)"] == {"name": "anything", "whatever": 1}
-    assert faults_of(SMALL, add=["fedra", "alllarg", "zzz"]) == [
+    assert faults_of(SMALL, add=["fedra", "alllarg", "zzz", "random"]) == [
         '--add fedra: this suite lists "fedra" already',
         '--add alllarg: no method is called "alllarg"; did you mean "alllarge"?',
         '--add zzz: no method is called "zzz"; a method in a file of yours needs --plugin FILE',
+        '--add random: no method is called "random"; it is an allocation: --set methods.fedra.allocation=random adds '
+        "a row with it",
     ]
 
 
