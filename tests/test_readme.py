@@ -43,15 +43,14 @@ def test_the_example_allocation_has_fifteen_lines_and_works(tmp_path):
 def newcomers_path() -> tuple[list[str], list[str]]:
     """The commands that install, and those from there to a leaderboard with a method of one's own."""
     (first,) = [block for block in fenced("sh") if "pip install" in block and "fedbench run" in block]
-    (own,) = re.findall(r"`(fedbench init [^`]*)`", README)
+    (own,) = re.findall(r"`(fedbench run [^`]*strided.py[^`]*)`", README)
     install = [part for part in first.replace("\n", " && ").split(" && ") if part and "fedbench run" not in part]
-    return install, own.split(" && ")
+    return install, [own]
 
 
 def test_a_method_of_ones_own_is_six_commands_away():
     install, own = newcomers_path()
     assert "venv" in install[0] and "pip" in install[1]
-    assert own[0].startswith("fedbench init") and own[-1].startswith("fedbench run")
     assert len(install) + len(own) <= 6
 
 
@@ -62,12 +61,14 @@ def test_the_newcomers_commands_end_with_a_leaderboard(tmp_path):
     program.write_text(f"#!{sys.executable}\nfrom fedbench.cli import main\nmain()\n")
     program.chmod(0o755)
     path = {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}"}
-    script = "\n".join(newcomers_path()[1])
+    (example,) = [block for block in fenced("python") if "fedbench_register_allocations" in block]
+    (tmp_path / "strided.py").write_text(example)
+    script = "\n".join(f"{command} --set train.rounds=1" for command in newcomers_path()[1])
     done = subprocess.run(
         ["sh", "-e"], input=script, cwd=tmp_path, env=path, capture_output=True, text=True, timeout=900
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert re.search(r"^mine +\d", done.stdout, flags=re.MULTILINE), "the method of one's own has a row"
+    assert re.search(r"^fedra \(allocation=strided\) +\d", done.stdout, flags=re.MULTILINE), "it has a row of its own"
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/findings.md", "docs/findings_tables.md", "docs/leaderboard.md"])
