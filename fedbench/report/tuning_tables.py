@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from fedbench.results.tuning import Contest, Search, contests, read_searches
 from fedbench.words import counted, shortened
 
 BY = ("suite", "scenario", "variant", "candidates of")
-NAMED = 3  # methods that a sentence names
+NAMED = 3  # places that a sentence names
 
 LEGEND = (
     "Before validation: what the winner was tried with; (edge): the lowest or the highest value that was tried: a "
@@ -167,16 +167,33 @@ def how_tuned(results: Sequence[Result]) -> list[str]:
         key = (r.entry.scenario, r.entry.variant, r.entry.method)
         search = searches[r.suite_folder].get(key)
         trials[str(r.suite_folder), r.suite, *key] = len(search.candidates) if search else 0
-    sentences: dict[tuple[int, str], list[str]] = {}
+    sentences: dict[tuple[int, int], list[tuple[str, ...]]] = {}
     for name, n in _equal(trials):
-        who = "{} report{}" if len(name) == 5 else "in {} every method reports" if name else "every method reports"
-        sentences.setdefault((n, who), []).append(_title(*name[1:]))
+        sentences.setdefault((n, len(name)), []).append(name[1:])
     return [
-        f"Tuned: {who.format(shortened(names), 's' * (len(names) == 1))} the best of {counted(n, 'candidate')}, "
-        "chosen on validation examples and other seeds; compare tuning shows how."
-        for (n, who), names in sentences.items()
+        f"Tuned: {_who(names)} the best of {counted(n, 'candidate')}, chosen on validation examples and other seeds; "
+        "compare tuning shows how."
+        for (n, _), names in sentences.items()
         if n
     ]
+
+
+def _who(names: Sequence[tuple[str, ...]]) -> str:
+    """Who reports: everybody, all of some suites or places, or some methods. names: all as long."""
+    if not names[0]:
+        return "every method reports"
+    if len(names[0]) < 4:
+        return f"in {shortened([_title(*name) for name in names])} every method reports"
+    return f"{_methods(names)} report{'s' * (len(names) == 1)}"
+
+
+def _methods(names: Iterable[tuple[str, ...]]) -> str:
+    """Suite, scenario, variant and method of each, places once: `s · mixed · fedra, depthfl; s · all_6 · fedra`."""
+    places: dict[tuple[str, ...], list[str]] = {}
+    for name in dict.fromkeys(names):
+        places.setdefault(name[:3], []).append(name[3])
+    parts = [_title(*place, shortened(methods)) for place, methods in places.items()]
+    return "; ".join(parts[:NAMED]) + (f" and {len(parts) - NAMED} more places" if len(parts) > NAMED else "")
 
 
 def _equal(trials: Mapping[tuple[str, ...], int], levels: Sequence[int] = (0, 2, 4, 5)) -> Iterator[tuple[tuple, int]]:
@@ -273,7 +290,6 @@ def undecided(found: Found, paths: Sequence[str | Path]) -> str:
     if not found.undecided:
         return ""
     cells = {r.folder: r.status in ENDED for r in found.undecided}  # equal candidates have one
-    places = ((r.suite, r.entry.scenario, r.entry.variant, r.entry.method) for r in found.undecided)
-    names = dict.fromkeys(" · ".join(filter(None, place)) for place in places)
-    tried = f"{sum(cells.values())} of {len(cells)} tried, of {shortened(list(names), NAMED)}"
+    names = ((r.suite, r.entry.scenario, r.entry.variant, r.entry.method) for r in found.undecided)
+    tried = f"{sum(cells.values())} of {len(cells)} tried, of {_methods(names)}"
     return f"Only candidates so far, {tried}; `fedbench compare tuning` shows them."

@@ -14,7 +14,7 @@ from fedbench.results.tuning import Search, merge_searches
 
 LR = "train.optimizer.lr"
 SEARCH = Search({LR: {"log": [0.01, 1]}}, [{LR: 0.1}, {LR: 0.2}], [1000], "accuracy", [0.5])
-TOLD = "Only candidates so far, 1 of 4 tried, of s · mixed · fedra, s · mixed · depthfl; `fedbench compare tuning`"
+TOLD = "Only candidates so far, 1 of 4 tried, of s · mixed · fedra, depthfl; `fedbench compare tuning`"
 
 
 @pytest.fixture

@@ -70,7 +70,7 @@ def test_methods_that_were_not_tried_alike_stand_in_tables_of_their_own(tmp_path
     assert [len(one.contest.cells) for _, ones in found for one in ones] == [8, 8, 3]
     told = [line.split(" candidates")[0] for line in how_tuned(load([folder]))]
     assert told == [
-        "Tuned: s · mixed · fedra, s · mixed · depthfl report the best of 8",
+        "Tuned: s · mixed · fedra, depthfl report the best of 8",
         "Tuned: s · mixed · allsmall reports the best of 3",
     ]
 
