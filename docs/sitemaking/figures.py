@@ -207,16 +207,16 @@ TEXTS = {
 }
 
 
-def others(panels: Mapping[tuple[str, str], str], height: float) -> Figure:
-    """FedRA minus every other method, sorted by the first panel; the colour is the family's. A hollow mark is not
+def others(panels: Mapping[tuple[str, str], str], height: float, base: str = "fedra") -> Figure:
+    """One method minus every other, sorted by the first panel; the colour is the family's. A hollow mark is not
     significantly different from 0."""
     rows = []
     for folder in dict.fromkeys(folder for folder, _ in panels):
         for row in compared(folder, "pairs").itertuples():
-            if "fedra" in (row.method, row.other):
-                sign = 100 if row.method == "fedra" else -100
+            if base in (row.method, row.other):
+                sign = 100 if row.method == base else -100
                 low, high = sorted((sign * row.ci_low, sign * row.ci_high))
-                other = row.other if row.method == "fedra" else row.method
+                other = row.other if row.method == base else row.method
                 significant = row.verdict in ("better", "worse")
                 rows.append((folder, row.backbone, other, sign * row.difference, low, high, significant))
     names = ["folder", "backbone", "other", "difference", "low", "high", "significant"]
@@ -234,7 +234,7 @@ def others(panels: Mapping[tuple[str, str], str], height: float) -> Figure:
             ax.plot([row.low, row.high], [y, y], color=colour, linewidth=1.6)
             ax.plot(row.difference, y, "o", color=colour, markerfacecolor=colour if row.significant else "white")
         ax.set_title(title, fontsize=10)
-        ax.set_xlabel("FedRA minus the other, points of accuracy, 95 % interval", fontsize=8.5)
+        ax.set_xlabel(f"{NAMES[base]} minus the other, points of accuracy, 95 % interval", fontsize=8.5)
         _plain(ax)
     axes[0].set_yticks(range(len(order)), order)
     axes[0].invert_yaxis()
@@ -342,7 +342,7 @@ FIGURES: dict[str, Callable[[], Figure]] = {
     "prefixes": lambda: forest(("fedra", "inclusivefl"), ("fedra", "depthfl")),
     "probe": lambda: forest(*((name, "head_only") for name in ("fedra", "inclusivefl", "depthfl"))),
     "others": lambda: others(FIELD, 6.4),
-    "texts": lambda: others(TEXTS, 3.6),
+    "texts": lambda: others(TEXTS, 4.2, "head_only"),
     "field": field,
     "devices": devices,
     "split": split,
