@@ -59,8 +59,8 @@ class Methods:
         components = self.references.catalogue.components
         for kind in ("allocation", "aggregator", "objective"):
             if name in components[kind]:
-                base = "fedra" if "fedra" in self.entries else "METHOD"
-                return f"; it is an {kind}: --set methods.{base}.{kind}={name} adds a row with it"
+                first = next(iter(self.entries), "METHOD")
+                return f"; it is an {kind}: --set methods.{first}.{kind}={name} adds a row with it"
         return suggestion(name, components["method"], "") or "; a method in a file of yours needs --plugin FILE"
 
     def vary(self, label: str, options: Mapping[str, str], mark: Mark) -> str:

@@ -42,6 +42,8 @@ def spelt(tmp_path, monkeypatch):
         (tmp_path / NAME / "tree" / place).mkdir(parents=True)
         for k in range(2):
             Image.new("RGB", (8, 8), (80 * k, 40 * i, 0)).save(tmp_path / NAME / "tree" / place / f"{k}.png")
+    texts = (f"{i} is {i % 2},{i % 2}" for i in range(60))
+    (tmp_path / NAME / "texts.csv").write_text("\n".join(["text,label", *texts]))
     os.symlink(tmp_path / NAME, tmp_path / "link")
     return lambda how: SPELLINGS[how].format(name=NAME, cwd=tmp_path)
 
@@ -72,6 +74,7 @@ def test_a_path_means_one_folder_however_it_is_spelt(tmp_path, spelt, how):
         ("data", "check", "image_folder", f"--root={path}/tree"): "",
         ("suites", "copy", "quickstart", f"{given}/copied.yaml"): "copied.yaml",
         ("init", f"{given}/study"): "study/suite.yaml",
+        ("init", f"{given}/read", f"--texts={path}/texts.csv"): "read/suite.yaml",
         ("plugins", "new", "mine", "--kind", "metric", f"--into={path}/package"): "package/pyproject.toml",
     }
     for words, made in ways.items():
@@ -130,7 +133,7 @@ def options_of_paths(group: click.Group = main) -> Iterator[str]:
 def test_every_option_that_takes_a_path_is_spelt_in_these_ways():
     assert set(options_of_paths()) == {
         *("--accuracy", "--from", "--images", "--install", "--into", "--out", "--output", "--plugin", "--results"),
-        *("--root", "cell", "file", "folder", "paths", "shards", "source", "suite"),
+        *("--root", "--texts", "cell", "file", "folder", "paths", "shards", "source", "suite"),
     }
 
 
