@@ -126,7 +126,7 @@ def _on_own(data: OwnData, place: Path, folder: str | None, clients: int | None)
         "CAPACITIES": json.dumps(dealt.capacities),
         "LAYERS": str(layers),
     }
-    put(with_schema(filled("own_data", words), shipped_schema().read_bytes()), home)
+    put(with_schema(filled("own_suite", words), shipped_schema().read_bytes()), home)
     click.echo(f"{place} has {data.about}.")
     own = [f"{name} {', '.join(map(str, capacities))}" for name, capacities in dealt.by_domain.items()]
     listed = 1 < len(own) <= MOST_DOMAINS
