@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from fedbench.data.image_files import TABLES
+from fedbench.data.texts import FORMATS
 from fedbench.errors import UserError
 from fedbench.scaffold import filled, kinds, put, shipped_schema, study, suite_name, with_schema
 from fedbench.scaffold.own_data import OwnData, dealing, images_in, texts_in
@@ -85,11 +85,12 @@ def init(
 
 
 def _own_idea(folder: str | None, kind: str, clients: int | None) -> None:
-    if folder and Path(folder).suffix.lower() in TABLES:
+    if folder is None:
+        raise UserError("name the folder to write, or --images DIR, or --texts FILE")
+    if clients is not None:
+        raise UserError("--clients is for --images DIR and --texts FILE")
+    if Path(folder).suffix.lower() in FORMATS:
         raise UserError(f"{folder} is called as a table is: --texts {quoted(folder)} writes a suite on its texts")
-    if folder is None or clients is not None:
-        named = "--clients is for --images DIR and --texts FILE"
-        raise UserError(named if folder else "name the folder to write, or --images DIR, or --texts FILE")
     if kind not in kinds():
         raise UserError(f"--kind: there is no {kind!r}{suggestion(kind, kinds(), 'kinds are')}")
     put(study(kind, _name_of(folder)), Path(folder))
