@@ -222,14 +222,15 @@ def others(panels: Mapping[tuple[str, str], str], height: float, base: str = "fe
     names = ["folder", "backbone", "other", "difference", "low", "high", "significant"]
     of_panel = pandas.DataFrame(rows, columns=names).groupby(["folder", "backbone"]).get_group
     order = of_panel(next(iter(panels))).sort_values("difference").other.tolist()
-    family = families() | {"packed": "Depth"}
+    family = families()
     figure = Figure(figsize=(9.2, height), layout="constrained", **STYLE)
     axes = figure.subplots(1, 2, sharey=True)
     shown = set()
     for ax, (panel, title) in zip(axes, panels.items(), strict=True):
         ax.axvline(0, color="#555555", linewidth=0.8)
         for row in of_panel(panel).itertuples():
-            y, colour = order.index(row.other), COLOURS[family.get(row.other, "Depth")]
+            y = order.index(row.other)
+            colour = COLOURS[family.get(row.other, "Depth")]  # names of a suite's own are variants of depth
             shown.add(colour)
             ax.plot([row.low, row.high], [y, y], color=colour, linewidth=1.6)
             ax.plot(row.difference, y, "o", color=colour, markerfacecolor=colour if row.significant else "white")
