@@ -42,6 +42,8 @@ class Method:
             global one by the method's rule. None: there is no model but the global one.
         running: `running(size)`, bytes that a device needs to classify one image with that model. It returns None
             where the device cannot: the method has no model so small, or needs the server to answer.
+        holds: `holds(capacity, t, rank)`, the layers that such a client would hold in round t if it were alone, for
+            plans of suites whose clients keep frozen weights. None: its clients hold no frozen weights by layer.
     """
 
     init: Callable[[Generator], State]
@@ -53,6 +55,7 @@ class Method:
     sizes: Sequence[Size] | None = None
     at: Callable[..., Predict] | None = None
     running: Callable[[Size], int | None] | None = None
+    holds: Callable[[int, int, int | None], Sequence[int]] | None = None
 
     def price(self, capacity: int, t: int, rank: int | None = None, width: float | None = None) -> ClientCost | None:
         """Return what a client of that capacity pays in round t.

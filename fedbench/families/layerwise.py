@@ -109,7 +109,10 @@ def layerwise(
         own=own, fresh=drawn, fixed=never, whole_batches=whole_batches,
     )  # fmt: skip
     alone, offered = bool(kept), (sizes or depths(depth_of))(model)
-    method = Method(made.init, made.round, made.predictor, made.cost, personal=alone, alone=alone, sizes=offered)
+    method = Method(
+        made.init, made.round, made.predictor, made.cost,
+        personal=alone, alone=alone, sizes=offered, holds=made.holds,
+    )  # fmt: skip
     answer = at or (deepest if predict is full_depth else None)
     return made.handing(method, answer) if answer else method
 
@@ -261,14 +264,23 @@ class Layerwise:
         held = self._alone(L, 0, None) if exact else None
         return held is not None and held == whole(held.depth, self.exits_of(held.depth))
 
+    def holds(self, L_n: int, t: int, rank: int | None = None) -> Sequence[int]:
+        """Of the plan that such a client alone would be given in round t, its layers."""
+        if self.depth_of(L_n) is None:
+            return ()
+        return self._plan_alone(L_n, t, rank).M[0].nonzero().flatten().tolist()
+
     def _alone(self, L_n: int, t: int, rank: int | None) -> Holding:
         """What a client would hold if it were the only one, and the first; in a plan the same for all seeds."""
+        return holding_of(self._plan_alone(L_n, t, rank), 0)
+
+    def _plan_alone(self, L_n: int, t: int, rank: int | None) -> Plan:
         planned = self.setup.device == "meta" and not self.setup.scenario.fitting
         seed = 0 if planned else self.setup.seed
         L, r_n = self.model.num_layers, None if rank is None else torch.tensor([rank])
         one = Cohort([0], torch.tensor([L_n]), torch.ones(1), torch.ones(1), lambda n: iter(()), ranks=r_n)
         plan, _ = self.plan({**alloc.nothing_known(L), "memory": {}}, t, one, seeding.generator(seed, t, use="price"))
-        return holding_of(plan, 0)
+        return plan
 
     def smallest(self) -> Plan:
         """Return what clients hold in a round in which each has the least that the scenario may give it.

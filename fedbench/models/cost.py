@@ -18,7 +18,7 @@ from fedbench.models.counting import counted, to_answer
 from fedbench.models.lowrank import pairs
 from fedbench.models.optimizer import optimizer_states
 from fedbench.models.param_paths import holds, name_of, named_by, of_classifier
-from fedbench.types import ClientCost, Exit, Objective, Plan, Sent
+from fedbench.types import ClientCost, Exit, Frozen, Objective, Plan, Sent
 
 # What a client's regulariser keeps for every trained tensor: where it started, and FedDyn's g_n. Neither travels.
 _REGULARIZER_COPIES = {"fedprox": 1, "feddyn": 2}
@@ -156,12 +156,13 @@ def measure(
     """The cost of a client that holds this."""
     flops, activations = per_image(shape, holding, objective, image_size)
     frozen_bytes, sizes = shape.frozen_bytes(holding.depth), _sizes(shape, holding)
+    outside, layer = shape.frozen_bytes(0), shape.frozen_bytes(1) - shape.frozen_bytes(0)
     travels = [s for s in sizes if not named_by(s.name, travel.unsent)]
     held, trained = sum(s.held for s in sizes), sum(s.trained for s in sizes)
     at_once = images_at_once(train)
     copies = 1 + optimizer_states(train["optimizer"]) + regularizer_copies(train)  # and the tensor itself
     kinds = {"adapters": [s for s in travels if not s.reads], "classifiers": [s for s in travels if s.reads]}
-    words = shape.frozen_bytes(0) if shape.model.reads_texts else 0  # of the whole vocabulary, before the first layer
+    words = outside if shape.model.reads_texts else 0  # of the whole vocabulary, before the first layer
     sent = (
         Sent("embedding", words),
         Sent("backbone", frozen_bytes - words - travel.added),
@@ -180,7 +181,28 @@ def measure(
         workspace_bytes=at_once * max(0, _passing(shape, holding, image_size) - activations),
         batch=at_once,
         passes=((0, activations),),
+        frozen=Frozen(words, outside - words, layer, *_constant(shape, holding, objective, image_size, flops)),
     )
+
+
+def _constant(
+    shape: Shape, holding: Holding, objective: Objective, image_size: int, flops: int
+) -> tuple[int, int] | tuple[()]:
+    """FLOPs beneath the classifiers and bytes of what they read, of one image, where nothing is trained beneath them.
+
+    flops: of the whole pass, forward and backward.
+    """
+    model = shape.model
+    if model.bases or any(p.requires_grad for p in model.model.parameters()):
+        return ()
+    D = model.num_features
+
+    def loss(copied: Blocks, x: Tensor, y: Tensor) -> Tensor:
+        z = next(copied.parameters()).new_zeros(1, D)
+        return objective([copied.classifiers[exit.classifier](z) for exit in holding.exits], y, 0)
+
+    above, _ = counted(model, loss, image_size, model.blocks)
+    return flops - above, len(holding.exits) * D * next(model.parameters()).element_size()
 
 
 def micro_batch_of(train: Mapping[str, Any]) -> int | None:

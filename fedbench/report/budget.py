@@ -126,6 +126,7 @@ def cost(result: Result) -> Costs | None:
         "server_gflops": None if server is None else server / n / 1e9,
         "server_total_flops": server,
         "server_memory": t["server_memory"],
+        "storage": t["storage"],
         **{f"{name}_seconds": took.get(name) or None for name in ("down", "compute", "up", "server", "round")},
         "simulated": took.get("total"),
         "idle": took.get("idle"),
@@ -162,7 +163,8 @@ def _mean_exchange(seeds: Sequence[Mapping[str, tuple[float, float]]]) -> dict[s
 
 # How the seeds' values of a cost become one, where that is not their mean.
 SEEDS: Mapping[str, Callable[[Sequence[Any]], Any]] = {
-    "gamma": min, "memory_min": min, "memory_max": max, "server_memory": max, "exchange": _mean_exchange,
+    "gamma": min, "memory_min": min, "memory_max": max, "server_memory": max, "storage": max,
+    "exchange": _mean_exchange,
 }  # fmt: skip
 
 

@@ -27,6 +27,8 @@ LEGEND = (
     "in all rounds.",
     "memory min/med/max: an estimate; of each client's largest, the weakest, the median and the largest client. The "
     "server's is for one client at a time.",
+    "storage: what the client with the most has kept by the end, where a suite lets clients keep frozen weights or "
+    "features.",
     "Γ*, cover: smallest and mean number of clients that train a layer in a round. seconds: wall time of a cell.",
     "A dash: nothing of the kind. What averaging and testing cost is not counted.",
 )
@@ -44,6 +46,7 @@ FORMATS = {
     "memory_min": Format("memory min/med/max", "bytes", "low", "client"),
     "memory_median": Format(part=""),
     "memory_max": Format(part=""),
+    "storage": Format("storage", "bytes", "low", "client"),
     "server_gflops": Format("GFLOPs", "gflops", "low", "server"),
     "server_total_flops": Format("whole run", "flops", "low", "server"),
     "server_memory": Format("memory", "bytes", "low", "server"),

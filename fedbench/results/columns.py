@@ -92,6 +92,14 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "server_seconds": "float64",
         "idle_share": "float64",
     },
+    # A row for each round x client where clients keep what never changes: the layers whose frozen weights it was sent,
+    # from 0, and the bytes that it has kept. No file where they keep nothing.
+    "storage": {
+        "round": "int32",
+        "client": "int32",
+        "fetched_layers": "list<int16>",
+        "stored_bytes": "int64",
+    },
     # A row for each upload that a fault corrupted or the server refused; "" for neither. No file without any.
     "uploads": {
         "round": "int32",
@@ -154,12 +162,13 @@ LATER: Mapping[str, Mapping[str, str | None]] = {
 }
 
 # Tables that a cell is without where they would be empty.
-ONLY_WITH_ROWS = ("server", "clock", "uploads", "right", "sizes", "deployed")
+ONLY_WITH_ROWS = ("server", "clock", "storage", "uploads", "right", "sizes", "deployed")
 
 # Tables that came when results were kept already: no part of a content hash, and the results of one cell agree where
 # one of them has none.
 UNHASHED = ("right",)
-CAME_LATER = ("clock", "sizes", "deployed", *UNHASHED)  # tables that a checkpoint of an older fedbench is without
+# Tables that a checkpoint of an older fedbench is without.
+CAME_LATER = ("clock", "storage", "sizes", "deployed", *UNHASHED)
 
 # What depends on the machine and the hour, and is left out when two results are compared for equality; also what an
 # older fedbench did not write, where it follows from the rest: `left_out` from the fingerprint of the data; and whether
@@ -171,6 +180,7 @@ TIMINGS = {
     "exchange": (),
     "server": (),
     "clock": (),
+    "storage": (),
     "uploads": (),
     "right": (),
     "sizes": (),

@@ -98,6 +98,7 @@ def totals(whole: Callable[[str, Sequence[str]], pyarrow.Table]) -> dict[str, di
     - gamma: the fewest clients that trained a layer in a round, None where no layer came back
     - returned: how often a layer came back; layers: how many different ones did
     - server_flops, server_memory: None where the server computes for nobody
+    - storage: bytes that the client with the most has kept, None where clients keep nothing
     - exchange: bytes down and up by kind
     - simulated: None where clients have no devices
 
@@ -112,7 +113,7 @@ def totals(whole: Callable[[str, Sequence[str]], pyarrow.Table]) -> dict[str, di
     last = _largest(len(ids), cells, filled(rounds, "round")).tolist()
     sums = zip(*(_added(len(ids), cells, filled(rounds, name)).tolist() for name in SUMS), strict=True)
     for id, n, end, own in zip(ids, np.bincount(cells).tolist(), last, sums, strict=True):
-        others = dict.fromkeys(("gamma", "server_flops", "server_memory", "simulated"))
+        others = dict.fromkeys(("gamma", "server_flops", "server_memory", "storage", "simulated"))
         paid = {"sums": own, **dict(zip(SUMS, map(float, own), strict=True))}
         found[id] = {"rows": n, "last": end, **paid, **others, "returned": 0, "layers": 0, "exchange": {}}
     for id, kind, sent in _exchanged(whole("exchange", ("what", "bytes_down", "bytes_up"))):
@@ -121,7 +122,8 @@ def totals(whole: Callable[[str, Sequence[str]], pyarrow.Table]) -> dict[str, di
     coverage = _coverage(whole("rounds", ("round", "trained_layers", "arrived")))
     memory = _memory(whole("rounds", ("client", "memory_bytes", "workspace_bytes")))
     server = _server(whole("server", ("flops", "memory_bytes")))
-    for id, facts in (*memory, *coverage, *server, *_simulated(whole)):
+    storage = _storage(whole("storage", ("stored_bytes",)))
+    for id, facts in (*memory, *coverage, *server, *storage, *_simulated(whole)):
         if id in found:
             found[id].update(facts)
     return found
@@ -186,6 +188,12 @@ def _server(server: pyarrow.Table) -> Iterator[tuple[str, dict[str, Any]]]:
     memory = _largest(len(ids), cells, filled(server, "memory_bytes"))
     for id, sum_of_flops, most in zip(ids, flops.tolist(), memory.tolist(), strict=True):
         yield id, {"server_flops": float(sum_of_flops), "server_memory": float(most)}
+
+
+def _storage(storage: pyarrow.Table) -> Iterator[tuple[str, dict[str, Any]]]:
+    ids, cells = _cells(storage)
+    for id, most in zip(ids, _largest(len(ids), cells, filled(storage, "stored_bytes")).tolist(), strict=True):
+        yield id, {"storage": float(most)}
 
 
 def _simulated(whole: Callable[[str, Sequence[str]], pyarrow.Table]) -> Iterator[tuple[str, dict[str, Any]]]:

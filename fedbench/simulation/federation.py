@@ -18,6 +18,7 @@ from fedbench.devices.fitting import Costs, Fit, Work, fitted
 from fedbench.errors import NotApplicable, UserError
 from fedbench.seeding import numpy_generator
 from fedbench.simulation.batches import Batch, Inputs
+from fedbench.simulation.client_storage import ClientStorage
 from fedbench.simulation.faults import Faults
 from fedbench.types import GLOBAL, MIXED, Client, ClientCost, Clients, Cohort, Device, Scenario, Size
 from fedbench.words import counted
@@ -35,6 +36,7 @@ class Federation:
         self.participation = config["participation"]
         self.num_layers = num_layers
         self.faults = Faults(config.get("faults", {}), self.seed)
+        self.keeps = ClientStorage.said(config)
         refuse_idle(self.clients)
         self.fewest = self._batches(int(self.clients.sizes.min()))
         self.devices: Dealt[Device] | None = None
@@ -71,6 +73,7 @@ class Federation:
         _, first, which = np.unique(kinds, return_index=True, return_inverse=True)
         some = first.tolist()
         devices, works = [self.devices[client] for client in some], [self.work(client) for client in some]
+        sizes = [(size, [self.keeps.steady(cost) for cost in costs]) for size, costs in sizes]
         found = Dealt.of(fitted(sizes, Fit.of(config, self.server) if config else None, devices, works))
         return Dealt(found.kinds, found.which[which])
 
@@ -208,6 +211,10 @@ class Federation:
             order = numpy_generator(self.seed, t, client, f"shuffle/{number}").permutation(own)
             for first in range(0, min(len(order), epoch * size), size):
                 yield order[first : first + size]
+
+    def trained_on(self, t: int, client: int, steps: int) -> np.ndarray:
+        """The positions of the images of so many batches of a round."""
+        return np.concatenate([self.clients[client].indices[:0], *itertools.islice(self.in_order(t, client), steps)])
 
     def in_pool(self, t: int) -> Iterator[np.ndarray]:
         """The positions of the images of batches of round t, of the images of all clients in new orders without end."""

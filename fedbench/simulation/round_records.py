@@ -21,6 +21,7 @@ from fedbench.results.columns import SIMULATED
 from fedbench.results.metric_direction import VALIDATION, best_round, first_metric
 from fedbench.results.scores import evaluated_rounds
 from fedbench.seeding import numpy_generator
+from fedbench.simulation.client_storage import ClientStorage
 from fedbench.simulation.evaluation import Deployment, Right, Runnable, Score, Scored, offered_by
 from fedbench.simulation.failure_reason import Diverged
 from fedbench.simulation.faults import NOT_FINITE
@@ -51,16 +52,55 @@ class RoundRecords:
             )
         self.clocked = Clock(config, federation)
         self.chooser = first_metric(evaluation)
+        self.kept = ClientStorage.said(config)
 
     def enter(self, tables: Tables, t: int, report: Report) -> Rows:
         """Enter a round into its tables; returns the rows of its clients. Raises Diverged."""
+        self._recall(tables)
+        report, fetched = self._charged(t, report)
         clients = self.rounds(t, report)
         tables["rounds"].extend(clients)
+        tables["storage"].extend(self.storage(t, report, fetched))
         tables["uploads"].extend(self.uploads(t, report))
         tables["exchange"].extend(self.exchange(t, report))
         tables["server"].extend(self.server(t, report))
         tables["clock"].extend(self.clock(t, report, clients))
         return clients
+
+    def _recall(self, tables: Tables) -> None:
+        """Know again what clients keep, where the cell was resumed."""
+        if self.kept.of:
+            return
+        for row, stored in zip(tables["rounds"], tables["storage"], strict=False):  # of a cell without, there are none
+            t, client = row["round"] - 1, row["client"]
+            self.kept.keep(t, client, stored["fetched_layers"], self._seen(t, client, row["steps"]).tolist())
+
+    def _seen(self, t: int, client: int, steps: int) -> np.ndarray:
+        """The positions of the images whose features a client keeps after round t."""
+        kept = steps if self.kept.features else 0
+        return self.federation.trained_on(t, client, kept)
+
+    def _charged(self, t: int, report: Report) -> tuple[Report, list[list[int]]]:
+        """The report with what clients are charged that keep what never changes; by client, the layers that it lacked
+        until now."""
+        if not self.kept.is_used:
+            return report, []
+        costs, fetched = [], []
+        steps = report.uploads.steps.tolist()
+        for n, (client, cost) in enumerate(zip(report.cohort.ids, report.cost, strict=True)):
+            held, seen = report.plan.M[n].nonzero().flatten().tolist(), self._seen(t, client, steps[n])
+            cost, lacked = self.kept.charged(t, client, cost, held, seen)
+            costs.append(cost)
+            fetched.append(lacked)
+        return replace(report, cost=costs), fetched
+
+    def storage(self, t: int, report: Report, fetched: Sequence[list[int]]) -> Rows:
+        """One row for each client of a round where clients keep what never changes. fetched: by client, the layers that
+        it lacked until now."""
+        return [
+            {"round": t + 1, "client": client, "fetched_layers": own, "stored_bytes": self.kept.stored(client, cost)}
+            for client, cost, own in zip(report.cohort.ids, report.cost, fetched, strict=False)
+        ]
 
     def rounds(self, t: int, report: Report) -> Rows:
         """One row for each client of a round; `layers` are those it holds that have adapters. Raises Diverged."""
@@ -225,11 +265,16 @@ class RoundRecords:
         totals["tested"] = totals["evaluations"] * tested
         if self.sized:  # validation images are not, and not every size has a model: an upper bound
             totals["tested"] += len(offered_by(method, self.federation.scenario)) * tested
+        storage = replace(self.kept, of={})
         for t in range(self.T):
             cohort, took, sent = self.clocked.cohort(t, method), [], []
             for n, (client, cost) in enumerate(zip(cohort.ids, method.prices(cohort, t), strict=True)):
                 if cost is None:
                     continue
+                if storage.is_used:
+                    rank = None if cohort.ranks is None else int(cohort.ranks[n])
+                    held = method.holds(int(cohort.capacities[n]), t, rank) if method.holds else ()
+                    cost, _ = storage.charged(t, client, cost, held, self._seen(t, client, int(cohort.steps[n])))
                 steps, arrives = int(cohort.steps[n]), bool(cohort.arrives[n])
                 work = self.federation.work(client, steps)
                 lines = cost.exchange(work.images, work.last, arrives)
@@ -296,7 +341,7 @@ class Clock:
         if self.wait_for is None or int(cohort.arrives.sum()) <= self.wait_for:
             return cohort
         arriving = {
-            n: self.times(t, client, cost, int(cohort.steps[n])).total
+            n: self.times(t, client, self.federation.keeps.steady(cost), int(cohort.steps[n])).total
             for n, (client, cost) in enumerate(zip(cohort.ids, method.prices(cohort, t), strict=True))
             if cost is not None and cohort.arrives[n]
         }

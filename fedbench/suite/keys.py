@@ -372,6 +372,20 @@ class Settings(TypedDict, total=False):
     rotate_capacities: Annotated[
         bool, Field(description="seed s gives everyone the depth, rank, width or device of the neighbour s places on")
     ]
+    frozen_weights: Annotated[
+        Literal["resent", "cached"],
+        Field(
+            description="resent, the default: a client is charged the frozen weights of its layers in every round; "
+            "cached: once, since it keeps them"
+        ),
+    ]
+    frozen_features: Annotated[
+        Literal["computed", "kept"],
+        Field(
+            description="computed, the default: what a frozen model makes of an image is charged in every step; kept: "
+            "once, where nothing beneath the classifiers is trained"
+        ),
+    ]
     participation: Annotated[
         ParticipationKeys, OneOf("all", "fraction", "count", "per_domain"), shorthand({"const": "all"})
     ]

@@ -325,6 +325,7 @@ def _plain(settings: Node) -> tuple[dict[str, Any], bool]:
 
 # Values that say that nothing is to happen, by section: the cell is the same as one without the key.
 _NOTHING: dict[str, dict[str, Any]] = {
+    "": {**dict.fromkeys(SIZES), "frozen_weights": "resent", "frozen_features": "computed"},
     "data": {"proxy": None},
     "train": {"regularizer": None, "guard": None},
     "evaluation": {"by": "domain", "at": None, "validation": None, "sizes": False},
@@ -333,7 +334,7 @@ _NOTHING: dict[str, dict[str, Any]] = {
 
 def _leave_out_nothing(plain: dict[str, Any]) -> None:
     """Take out what says that nothing is to happen."""
-    for section, nothing in ((plain, dict.fromkeys(SIZES)), *((plain[name], keys) for name, keys in _NOTHING.items())):
+    for section, nothing in ((plain[name] if name else plain, keys) for name, keys in _NOTHING.items()):
         for key in [key for key, value in nothing.items() if section.get(key) == value]:
             section.pop(key, None)
     faults = plain.get("faults", {})

@@ -1,6 +1,6 @@
 """The nouns that the parts of fedbench hand to each other, with their shapes."""
 
-from fedbench.types.client_cost import ClientCost, Sent, ServerCost
+from fedbench.types.client_cost import ClientCost, Frozen, Sent, ServerCost
 from fedbench.types.clients import GLOBAL, SIZES, Client, Clients, Cohort, Scenario
 from fedbench.types.dataset import MIXED, Dataset, Images, Splits, Texts
 from fedbench.types.device import Device, Size
@@ -17,6 +17,7 @@ __all__ = [
     "Dataset",
     "Device",
     "Exit",
+    "Frozen",
     "Images",
     "Job",
     "Objective",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+
+FROZEN = ("embedding", "backbone")  # the kinds of `Sent` that are frozen weights
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,25 @@ class ServerCost:
 
 
 @dataclass(frozen=True)
+class Frozen:
+    """The part of a client's model that never changes, which it could keep from one round to the next.
+
+    Attributes:
+        embedding: Bytes of the vocabulary of a model of texts.
+        outside: Bytes of all other frozen weights outside the layers.
+        layer: Bytes of the frozen weights of each layer.
+        flops_per_image: FLOPs of an image beneath the classifiers, where nothing is trained there; else 0.
+        feature_bytes: Bytes of what the classifiers read of an image, where nothing is trained beneath them; else 0.
+    """
+
+    embedding: int
+    outside: int
+    layer: int
+    flops_per_image: int = 0
+    feature_bytes: int = 0
+
+
+@dataclass(frozen=True)
 class ClientCost:
     """What one client pays in one round.
 
@@ -83,6 +104,8 @@ class ClientCost:
         batch: How many images pass at once, for which memory and workspace are counted; 0 where that is not known.
         passes: (bytes, bytes per image) that each kind of pass holds, of which the largest is part of `memory_bytes`;
             none where a batch cannot be computed in parts.
+        frozen: The frozen part of its model, where it has one that it could keep.
+        flops_once: FLOPs of this round whatever the number of its steps.
     """
 
     flops_per_image: int
@@ -96,6 +119,8 @@ class ClientCost:
     workspace_bytes: int = 0
     batch: int = 0
     passes: tuple[tuple[int, int], ...] = ()
+    frozen: Frozen | None = field(default=None, compare=False)
+    flops_once: int = 0
 
     def at(self, micro_batch: int) -> ClientCost:
         """Return the cost with at most so many images at once, where a batch can be computed in parts."""
@@ -114,6 +139,39 @@ class ClientCost:
         sizes = (-(-self.batch // parts) for parts in range(1, self.batch + 1))
         return next((cost for B in sizes if (cost := self.at(B)).needed_bytes <= memory), self.at(1))
 
+    def with_frozen_sent(self, layers: int, outside: bool, missed: int = 0) -> ClientCost:
+        """Return the cost of a client that kept frozen weights: it is sent those that it lacks.
+
+        Args:
+            layers: How many layers it lacks.
+            outside: Whether it lacks the frozen weights outside the layers.
+            missed: For how many rounds it lacks the additions to frozen weights; each took as much as the last one.
+        """
+        if self.frozen is None or not any(one.what in FROZEN for one in self.sent):
+            return self
+        lacking = {
+            "embedding": self.frozen.embedding * outside,
+            "backbone": self.frozen.outside * outside + self.frozen.layer * layers,
+        }
+        whole = sum(one.down for one in self.sent if one.what in (*FROZEN, "additions"))
+        lacking["additions"] = min(missed * self._down("additions"), whole)
+        sent = tuple(replace(one, down=lacking.get(one.what, one.down)) for one in self.sent)
+        return replace(self, sent=sent, bytes_down=sum(one.down for one in sent))
+
+    def with_features_kept(self, images: int = 0) -> ClientCost:
+        """Return the cost of a client that keeps what the frozen model makes of its images.
+
+        Args:
+            images: Of how many images it computes that in this round.
+        """
+        beneath = self.frozen.flops_per_image if self.frozen else 0
+        return replace(
+            self, flops_per_image=self.flops_per_image - beneath, flops_once=self.flops_once + beneath * images
+        )
+
+    def _down(self, what: str) -> int:
+        return sum(one.down for one in self.sent if one.what == what)
+
     @property
     def needed_bytes(self) -> int:
         """Bytes that a device must have to train."""
@@ -128,7 +186,8 @@ class ClientCost:
             arrives: Whether the update reaches the server. A client whose update is lost does not reach its last step.
             personal_images: Images of the steps of its personal model.
         """
-        return self.flops_per_image * (images + personal_images) + self.flops_last * (last if arrives else 0)
+        stepwise = self.flops_per_image * (images + personal_images) + self.flops_last * (last if arrives else 0)
+        return self.flops_once + stepwise
 
     def exchange(
         self, images: int, last: int, arrives: bool = True, refused: bool = False

@@ -20,7 +20,7 @@ def with_ids(table):
     return table.add_column(0, "cell", pa.array(["id"] * len(table), pa.string()).dictionary_encode())
 
 
-NOTHING = {kind: with_ids(to_table(kind, [])) for kind in ("exchange", "server", "clock")}
+NOTHING = {kind: with_ids(to_table(kind, [])) for kind in ("exchange", "server", "clock", "storage")}
 
 
 def layer_coverage(rounds, layers, arrived, T):

@@ -14,6 +14,7 @@ from fedbench.devices.fitting import Work
 from fedbench.results.tables import to_table
 from fedbench.runner.runner import load
 from fedbench.simulation.checkpoint import Progress
+from fedbench.simulation.client_storage import ClientStorage
 from fedbench.simulation.faults import Faults
 from fedbench.simulation.round_records import Clock
 from fedbench.simulation.simulation import Simulation
@@ -33,8 +34,9 @@ def clock(faults=None, seed=0, precision="fp32", devices=(FAST, SLOW, FAR), **gi
         return Work(BATCH * steps, BATCH if steps else 0, lambda epochs: 10 * epochs * steps)
 
     federation = SimpleNamespace(
-        devices=devices, server=SERVER, faults=Faults(faults or {}, seed), steps=lambda _: STEPS, work=work
-    )
+        devices=devices, server=SERVER, faults=Faults(faults or {}, seed), steps=lambda _: STEPS, work=work,
+        keeps=ClientStorage(),
+    )  # fmt: skip
     return Clock({"seed": seed, "precision": precision, "devices": given}, federation)
 
 
