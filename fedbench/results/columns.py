@@ -116,6 +116,16 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "positions": "string",
         "bits": "binary",
     },
+    # A row for each evaluated round x split x output of the model: the share of its commonest answer, 1 where it says the
+    # same of every example; of clients' own models, of the commonest of each. Clients whose examples are of one class
+    # are not counted, since they tell nothing.
+    "answers": {
+        "round": "int32",
+        "split": "string",
+        "output": "string",
+        "examples": "int64",
+        "top_share": "float64",
+    },
     # Where a suite asks for it, a row for each size that a device could run of the model after the last round x domain
     # or client x metric. rank and width are null where sizes do not differ in them, memory_bytes where nobody knows;
     # alone is False where no device can answer without the server.
@@ -162,11 +172,11 @@ LATER: Mapping[str, Mapping[str, str | None]] = {
 }
 
 # Tables that a cell is without where they would be empty.
-ONLY_WITH_ROWS = ("server", "clock", "storage", "uploads", "right", "sizes", "deployed")
+ONLY_WITH_ROWS = ("server", "clock", "storage", "uploads", "right", "answers", "sizes", "deployed")
 
 # Tables that came when results were kept already: no part of a content hash, and the results of one cell agree where
 # one of them has none.
-UNHASHED = ("right",)
+UNHASHED = ("right", "answers")
 # Tables that a checkpoint of an older fedbench is without.
 CAME_LATER = ("clock", "storage", "sizes", "deployed", *UNHASHED)
 
@@ -183,6 +193,7 @@ TIMINGS = {
     "storage": (),
     "uploads": (),
     "right": (),
+    "answers": (),
     "sizes": (),
     "deployed": (),
     "manifest": (

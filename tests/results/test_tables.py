@@ -118,17 +118,22 @@ def test_a_table_without_the_columns_that_came_later_says_the_same(tmp_path, cam
         read_rows(folder, "rounds")
 
 
-def test_right_answers_are_no_part_of_a_content_hash_and_older_cells_have_none(tmp_path):
+@pytest.mark.parametrize(
+    ("kind", "row"),
+    [
+        ("right", {"round": 3, "output": "", "images": 3, "positions": "0f", "bits": b"\xa0"}),
+        ("answers", {"round": 3, "split": "test", "output": "", "examples": 3, "top_share": 1.0}),
+    ],
+)
+def test_tables_that_came_later_are_no_part_of_a_content_hash_and_older_cells_have_none(tmp_path, kind, row):
     """So that a cell of an older fedbench, computed again, has the hash that it had."""
     folder = write_cell(tmp_path / "s", "fedra", evaluation=eval_rows(VALUES))
     without = content_hash(tmp_path)
     (cell,) = load([tmp_path])
-    right = cell.table("right")
-    assert right.num_rows == 0 and right.column_names == ["round", "output", "images", "positions", "bits"]
-    row = {"round": 3, "output": "", "images": 3, "positions": "0f", "bits": b"\xa0"}
-    write_rows(folder, "right", [row])
+    assert cell.table(kind).num_rows == 0 and cell.table(kind).column_names == [*row]
+    write_rows(folder, kind, [row])
     (cell,) = load([tmp_path])
-    assert cell.table("right").to_pylist() == [row] and content_hash(tmp_path) == without
+    assert cell.table(kind).to_pylist() == [row] and content_hash(tmp_path) == without
 
 
 def test_a_cell_without_refused_uploads_has_no_such_file_and_an_empty_table(tmp_path):

@@ -102,16 +102,17 @@ def test_a_damaged_one_is_set_aside_and_the_one_before_is_used(tmp_path, name, d
     assert latest(tmp_path)[1] == []  # told once
 
 
-def test_one_of_an_older_fedbench_is_without_the_table_of_right_answers(tmp_path):
+@pytest.mark.parametrize("kind", ["right", "answers"])
+def test_one_of_an_older_fedbench_is_without_a_table_that_came_later(tmp_path, kind):
     folder = written(tmp_path, 1)
     (place,) = folder.glob("*/")
-    (place / "right.parquet").unlink()
+    (place / f"{kind}.parquet").unlink()
     facts = json.loads((place / FACTS).read_text())
-    del facts["files"]["right.parquet"]
+    del facts["files"][f"{kind}.parquet"]
     own = {key: value for key, value in facts.items() if key not in ("sha256", "result_version")}
     (place / FACTS).write_text(json.dumps({**facts, "sha256": hash_of_json(own)}))
     found, refused = latest(tmp_path)
-    assert found.round == 1 and refused == [] and found.tables["right"] == [] and found.tables["eval"]
+    assert found.round == 1 and refused == [] and found.tables[kind] == [] and found.tables["eval"]
 
 
 def test_any_flipped_bit_of_checkpoint_json_is_noticed_or_harmless(tmp_path):
