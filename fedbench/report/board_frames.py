@@ -15,7 +15,6 @@ from fedbench.report.leaderboards import Leaderboard
 from fedbench.report.run_scores import MeanScore
 from fedbench.report.significance import (
     CONDITIONS,
-    collapsed,
     conclusion,
     correction_of,
     legend_of_groups,
@@ -24,6 +23,7 @@ from fedbench.report.significance import (
 )
 from fedbench.report.statistics.intervals import BCA_FROM
 from fedbench.report.statistics.pairs import BETTER, EQUAL, INCONCLUSIVE, WORSE, Pair
+from fedbench.results.collapse import CONSTANT
 from fedbench.results.metric_direction import higher_is_better
 from fedbench.words import amount, counted
 
@@ -47,7 +47,8 @@ MEANINGS = {
     "worst": "average, worst: over the domains of each seed.",
     "client_sd": "average: plain mean over clients, each tested on its own examples. client sd, worst 10 %: standard "
     "deviation over clients, and mean of the worst tenth of them (at least one), of each seed; then means over seeds.",
-    "collapsed": "stability: a seed is collapsed where a method ends below half of its median.",
+    "collapsed": "collapsed: seeds that end more than 10 points of accuracy (0.5 of a loss) below an earlier score of "
+    "theirs, or predict one class; they are in the mean.",
     "bytes": "down + up, GFLOPs: mean of one client in one round.",
     "memory_min": "memory min/med/max: the estimate of the weakest, the median and the largest client.",
     "server_gflops": "srv: what the server computes for one client in one round, and its memory for one at a time.",
@@ -94,6 +95,7 @@ def leaderboard(boards: Sequence[Leaderboard]) -> Frame:
         **about(boards),
     )
     present = {name for row in rows for name, value in row.items() if value is not None and value != ""}
+    present -= set() if any(board.collapses[row.label] for board in boards for row in board.rows) else {"collapsed"}
     found.attrs["legend"] = _legend(boards, present)
     return found
 
@@ -102,7 +104,25 @@ def page_of(board: Leaderboard, caption: str | None = None) -> dict[str, Any]:
     """What stands around the table of one leaderboard."""
     text = subtitle(board) if caption is None else caption
     above = conclusion(board.scores, board.pairs)
-    return page(board.place, caption=text, above=above, warning=board.warning, notes=list(board.notes))
+    notes = [*board.notes, *_collapses(board)]
+    return page(board.place, caption=text, above=above, warning=board.warning, notes=notes)
+
+
+def _collapses(board: Leaderboard) -> Iterable[str]:
+    """A sentence on the rows of which seeds collapsed: how many, and how."""
+    told = []
+    for row in board.shown:
+        hows = list(board.collapses[row.label].values())
+        falls = sorted({int(how.rpartition(" ")[2]) for how in hows if how != CONSTANT})
+        constant, of = hows.count(CONSTANT), f" of {counted(len(row.runs), 'seed')}"
+        parts = [f"{constant}{of} predict{'s' * (constant == 1)} one class"] if constant else []
+        if falls:
+            rounds = f"{falls[0]} to {falls[-1]}" if len(falls) > 3 else " or ".join(map(str, falls))
+            parts.append(f"{len(hows) - constant}{'' if parts else of} fell after round {rounds}")
+        if parts:
+            told.append(f"{row.label}: {', '.join(parts)}")
+    if told:
+        yield f"collapsed seeds: {'; '.join(told)}"
 
 
 def _domain(name: str) -> str:
@@ -123,7 +143,7 @@ def _board_rows(board: Leaderboard) -> Iterable[dict[str, Any]]:
             "round": str(row.round) if row.runs else "",
             "status": row.status,
             "ranked": row.ranked,
-            "collapsed": (collapsed(row.by_seed, board.metric) or None) if row.runs else None,
+            "collapsed": len(board.collapses[row.label]) if row.runs else None,
         }
         if board.by_client:
             found |= {"client_sd": mean_of(row.spread), "worst_clients": mean_of(row.worst_clients)}

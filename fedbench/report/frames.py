@@ -128,7 +128,7 @@ FORMATS: Mapping[str, Format] = {
     "ci_low": Format("95 % interval", "score"),
     "ci_high": Format("95 % interval, high", "score", part=""),
     "group": Format(left=True),
-    "collapsed": Format("stability", "int", "low", left=True),
+    "collapsed": Format("collapsed", "int", "low", left=True),
     "n_seeds": Format("seeds", "int", part=""),
     "worst": Format("worst", "score", "metric"),
     "client_sd": Format("client sd", "score", "low"),

@@ -211,8 +211,8 @@ def _verdict(verdict: str, within: bool | None, facts: Facts) -> Shown:
     return Shown(f"{verdict} (<{facts['margin']})" if small else verdict)
 
 
-def _collapsed(seeds: float, of: float, facts: Facts) -> Shown:
-    return Shown("" if is_blank(seeds) else f"{seeds:.0f} of {of:.0f} seeds collapsed")
+def _collapsed(seeds: float | None, of: float, facts: Facts) -> Shown:
+    return Shown("" if is_blank(seeds) or not seeds else f"{seeds:.0f} of {of:.0f}")
 
 
 def _role(role: str, facts: Facts) -> Shown:

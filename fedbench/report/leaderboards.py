@@ -113,6 +113,15 @@ class Leaderboard:
         mixed = "; ".join(dict.fromkeys(filter(None, (mixed_versions(m for part in done for m in part), *ways))))
         return f"Computed in different ways, which may change scores: {mixed}." if mixed else ""
 
+    @cached_property
+    def collapses(self) -> dict[str, dict[int, str]]:
+        """By row, by seed, how those seeds collapsed that did, see `fedbench.results.collapse`."""
+        found = {}
+        for row in self.rows:
+            cells = {seed: result for seed, result in row.finished.items() if seed in row.by_seed}
+            found[row.label] = {s: how for s, r in cells.items() if (how := r.collapse(row.metric, self.split))}
+        return found
+
     @property
     def by_client(self) -> bool:
         """Whether clients were tested, each on images of its own."""

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping, Sequence
-from statistics import median
 
 from fedbench.report.run_scores import is_fraction
 from fedbench.report.statistics.intervals import FEWEST
 from fedbench.report.statistics.pairs import BETTER, WORSE, Pair, letters
-from fedbench.results.metric_direction import higher_is_better
 from fedbench.words import counted, shortened
 
 POINT = 0.01  # of a fraction that is shown in percent
@@ -91,14 +88,6 @@ def conclusion(scores: Mapping[str, BySeed], pairs: Collection[Pair]) -> str:
         names = shortened(same, NAMED) if len(same) > NAMED else several
         text = f"{best} is best; {names} {is_are} not significantly different."
     return f"{text} {few}" if few else text
-
-
-def collapsed(by_seed: BySeed, metric: str) -> int:
-    """In how many seeds a method ends below half of its median; 0 for a loss, and for fewer than three seeds."""
-    values = [value for value in by_seed.values() if math.isfinite(value)]
-    if len(values) < FEWEST or not higher_is_better(metric):
-        return 0
-    return sum(value < median(values) / 2 for value in values)
 
 
 def crossing(boards: Mapping[str, Collection[Pair]]) -> dict[tuple[str, str], tuple[str, str]]:

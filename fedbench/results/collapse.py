@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from fedbench.results.metric_direction import higher_is_better, measure, without_noise
@@ -15,12 +15,12 @@ POINTS, NATS = 0.10, 0.5  # of a fraction and of a loss, below an earlier score 
 CONSTANT = "constant"
 
 
-def collapse(scores: Mapping[int, float], answers: Mapping[int, float], metric: str) -> str | None:
+def collapse(scores: Mapping[int, float], constant: Collection[int], metric: str) -> str | None:
     """How a run collapsed by its last tested round; None where it did not.
 
     Args:
         scores: of one run, by tested round.
-        answers: the share of its commonest answer, by round; empty where that was not recorded.
+        constant: the rounds after which it said the same of every example; none where that was not recorded.
         metric: what the scores are of.
 
     Returns:
@@ -28,7 +28,7 @@ def collapse(scores: Mapping[int, float], answers: Mapping[int, float], metric: 
         POINTS of a fraction, or NATS of a loss, below its best one; t is the last round that does not.
     """
     known = {t: value for t, value in scores.items() if math.isfinite(value)}
-    if answers and answers.get(max(scores, default=0)) == 1:
+    if max(scores, default=0) in constant:
         return CONSTANT
     most = _most(metric)
     if most is None or not known or max(known) != max(scores) or fall(known, metric) <= most:
@@ -42,14 +42,12 @@ def fall(scores: Mapping[int, float], metric: str) -> float:
     return _below(scores[max(scores)], _best(scores, metric)) if scores else 0.0
 
 
-def top_shares(answers: pyarrow.Table, split: str, metric: str) -> dict[int, float]:
-    """By round the share of the commonest answer, of the output that a metric is of: "last" for `accuracy/last`.
-
-    answers: answers.parquet of one cell.
-    """
+def constant_rounds(answers: pyarrow.Table, split: str, metric: str) -> set[int]:
+    """The rounds after which the output that a metric is of ("last" for `accuracy/last`) said the same of every
+    example. answers: answers.parquet of one cell."""
     columns = (answers[name].to_pylist() for name in ("round", "split", "output", "top_share"))
     output = metric.partition("/")[2]
-    return {t: share for t, part, name, share in zip(*columns, strict=True) if (part, name) == (split, output)}
+    return {t for t, part, name, share in zip(*columns, strict=True) if (part, name, share) == (split, output, 1.0)}
 
 
 def _most(metric: str) -> float | None:

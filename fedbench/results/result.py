@@ -9,18 +9,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedbench.errors import UserError
+from fedbench.results.collapse import collapse
 from fedbench.results.columns import DAMAGED, PENDING
 from fedbench.results.costs import Spending
 from fedbench.results.files import checked_table, empty_table, has_table
 from fedbench.results.index import Entry
-from fedbench.results.scores import Scores
+from fedbench.results.scores import Scores, average
 from fedbench.results.store import Store, suite_folder_of
 from fedbench.results.suite_tables import SuiteTables
 
 if TYPE_CHECKING:
     import pyarrow
 
-COMPARED = ("eval", "rounds", "exchange", "server", "clock")  # the tables that a leaderboard is made of
+COMPARED = ("eval", "rounds", "exchange", "server", "clock", "answers")  # the tables that a leaderboard is made of
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,12 @@ class Result:
     def scores(self) -> Scores:
         """Of a finished cell. Raises: UserError where its tables are not as they were written, as all below."""
         return self._tables.scores(self.entry.cell)
+
+    def collapse(self, metric: str, split: str) -> str | None:
+        """How a finished cell collapsed on a split, see `fedbench.results.collapse`; None where it did not. Raises:
+        UserError."""
+        scores = {t: average(found) for t, found in self.scores.by_round(metric, split).items()}
+        return collapse(scores, self._tables.constant(self.entry.cell, split, metric), metric)
 
     @property
     def evaluation(self) -> Mapping[str, Any]:

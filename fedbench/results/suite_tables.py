@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedbench.errors import UserError
+from fedbench.results.collapse import constant_rounds
 from fedbench.results.columns import COLUMNS
 from fedbench.results.costs import PAID, WAITED, Spending, spending, totals
 from fedbench.results.files import ALWAYS, checked_table, empty_table, has_table
@@ -146,6 +147,20 @@ class SuiteTables:
             named = {name: own[name] for name in NAMED}
             self._layouts[key] = Layout({n: v if isinstance(v, list) else v.tolist() for n, v in named.items()})
         return Scores(self._layouts[key], columns["value"][rows])
+
+    @cached_property
+    def _constant(self) -> dict[str, pyarrow.Table]:
+        """By id, the rows of answers.parquet that tell of a constant prediction, of cells that have some."""
+        import pyarrow.compute as pc
+
+        whole = self.whole("answers")
+        few = whole.filter(pc.equal(whole["top_share"], 1.0))
+        return {id: few.slice(start, end - start) for id, (start, end) in spans(few).items()}
+
+    def constant(self, id: str, split: str, metric: str) -> set[int]:
+        """After which rounds one cell's model said the same of every example of a split, see `constant_rounds`."""
+        rows = self._constant.get(id)
+        return set() if rows is None else constant_rounds(rows, split, metric)
 
     def _span(self, places: Spans, id: str) -> tuple[int, int]:
         if id in self.faults:

@@ -85,20 +85,47 @@ def test_the_best_mean_alone_is_bold(tmp_path):
     assert rendered([found], "latex").count(r"\textbf{") == 1
 
 
-def test_intervals_of_fractions_end_at_their_limits_and_a_collapse_is_marked(tmp_path):
+def test_intervals_of_fractions_end_at_their_limits(tmp_path):
     write(tmp_path / "s", "flexlora", (0.99, 0.99), (0.99, 0.99), (0.99, 0.99), (0.2, 0.2), (0.98, 0.98))
     write(tmp_path / "s", "fedra", (0.0, 0.0), (0.3, 0.3), (0.3, 0.3), (0.3, 0.3), (0.01, 0.01))
     found = {row["method"]: row for row in leaderboard([board(tmp_path)]).records()}
     assert found["flexlora"]["ci_high"] == 1.0 and found["fedra"]["ci_low"] == 0.0
-    assert found["flexlora"]["collapsed"] == 1
-    text = cells(board(tmp_path))
-    assert text["stability"] == ["1 of 5 seeds collapsed", "2 of 5 seeds collapsed"]
-    assert text["95 % interval"][0].endswith("–100.0")
+    assert cells(board(tmp_path))["95 % interval"][0].endswith("–100.0")
     for seed in range(3):
         write_cell(tmp_path / "t", "fedra", seed, evaluation=eval_rows({1: {"a": 5.0 * (1 + seed)}}, "loss"))
     loss = leaderboard([board(tmp_path / "t", metric="loss")])
     assert loss["ci_high"][0] > 20, "a loss has no limit"
-    assert loss["collapsed"] == [None]
+
+
+def collapsing(folder, method, *runs, answers=()):
+    """Cells of a method, of one domain: by seed the scores after rounds 4, 8 and 12; answers: by seed the share of the
+    commonest after the last."""
+    for seed, scores in enumerate(runs):
+        rows = eval_rows({4 * (i + 1): {"a": score} for i, score in enumerate(scores)})
+        said = {"round": 12, "split": "test", "output": "", "examples": 9}
+        own = [{**said, "top_share": answers[seed]}] if answers else None
+        write_cell(folder, method, seed, evaluation=rows, answers=own)
+
+
+def test_a_board_says_which_seeds_collapsed_and_how(tmp_path):
+    steady, fallen = (0.5, 0.7, 0.8), (0.5, 0.7, 0.2)
+    collapsing(tmp_path / "s", "fedra", steady, steady, steady, answers=(0.2, 0.3, 0.2))
+    collapsing(tmp_path / "s", "flexlora", fallen, steady, (0.2, 0.2, 0.2), answers=(0.4, 0.2, 1.0))
+    collapsing(tmp_path / "s", "depthfl", fallen, (0.6, 0.3, 0.3), steady)  # nobody knows what these answered
+    found = leaderboard([board(tmp_path)])
+    assert dict(zip(found["method"], found["collapsed"], strict=True)) == {"fedra": 0, "flexlora": 2, "depthfl": 2}
+    assert cells(board(tmp_path))["collapsed"] == ["", "2 of 3", "2 of 3"]
+    (note,) = [note for note in found.attrs["pages"][0]["notes"] if "collapsed" in note]
+    assert "flexlora: 1 of 3 seeds predicts one class, 1 fell after round 8" in note
+    assert "depthfl: 2 of 3 seeds fell after round 4 or 8" in note and "fedra" not in note
+    assert any(line.startswith("collapsed: ") for line in found.attrs["legend"])
+
+
+def test_a_board_on_which_nothing_collapsed_has_no_column_of_it(tmp_path):
+    collapsing(tmp_path / "s", "fedra", (0.5, 0.7, 0.8), (0.5, 0.9, 0.81))
+    found = leaderboard([board(tmp_path)])
+    assert found["collapsed"] == [0] and "collapsed" not in cells(board(tmp_path))
+    assert not any("collapsed" in line for line in [*found.attrs["pages"][0]["notes"], *found.attrs["legend"]])
 
 
 def test_memory_is_that_of_the_weakest_the_median_and_the_largest_client(tmp_path):

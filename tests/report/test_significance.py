@@ -10,7 +10,7 @@ from boards import ROLES, board, rendered, row, shown, write
 from factories import eval_rows, write_cell
 
 from fedbench.report.leaderboards import leaderboards
-from fedbench.report.significance import collapsed, conclusion, crossing
+from fedbench.report.significance import conclusion, crossing
 from fedbench.report.statistics.pairs import all_pairs, judged
 from fedbench.results import load
 from fedbench.results.pack import pack
@@ -154,21 +154,6 @@ def test_one_sentence_says_what_is_concluded():
 def test_the_sentence_stands_above_the_board(folder):
     lines = shown([board(folder)], 120).splitlines()
     assert lines[2] == "depthfl is best; all others are significantly worse." and lines[3].startswith("method")
-
-
-@pytest.mark.parametrize(
-    ("values", "count"),
-    [
-        ((0.8, 0.8, 0.1), 1),
-        ((0.8, 0.8, 0.41), 0),
-        ((0.1, 0.1, 0.1), 0),
-        ((0.8, 0.1), 0),
-        ((0.9, 0.9, 0.9, 0.1, 0.2), 2),
-    ],
-)
-def test_a_seed_has_collapsed_where_it_ends_below_half_of_the_median(values, count):
-    assert collapsed(dict(enumerate(values)), "accuracy") == count
-    assert collapsed(dict(enumerate(values)), "loss") == 0
 
 
 def test_pairs_that_are_better_here_and_worse_there_depend_on_the_scenario():
