@@ -130,6 +130,8 @@ def fedbench_register_partitions(register: Register) -> None:
 def fedbench_register_metrics(register: Register) -> None:
     """What is measured at evaluation: `make(**options) -> metric(logits (n, C), y (n,)) -> float`.
 
+    A `fedbench.types.SummedMetric(sums, value)` is read off sums that add up over batches, so that no logits are kept.
+
     :param better: optional, `"higher"` or `"lower"`, which of two values is the better one.
     :param unit: optional, `"%"` for a fraction that tables show times 100, or any short text, as `"ms"`.
     :param format: optional, how tables show a value, one of Python's formats, as `".2f"`.

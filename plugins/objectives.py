@@ -1,4 +1,4 @@
-"""Objectives that clients minimise, and metrics that evaluation reports."""
+"""Objectives that clients minimise."""
 
 from __future__ import annotations
 
@@ -82,23 +82,7 @@ def make_mutual_kl(setup: Setup, ramp_rounds: Count | None = None, epsilon: NotN
     return made
 
 
-def accuracy():
-    """The share of images whose largest logit is their class, a fraction."""
-    return lambda logits, y: (logits.argmax(1) == y).double().mean().item()
-
-
-def loss():
-    """The mean cross-entropy."""
-    return lambda logits, y: F.cross_entropy(logits.double(), y).item()
-
-
 @hookimpl
 def fedbench_register_objectives(register):
     register("cross_entropy", make_cross_entropy)
     register("mutual_kl", make_mutual_kl, profiles={"reference": {"ramp_rounds": 500, "epsilon": 1e-7}})
-
-
-@hookimpl
-def fedbench_register_metrics(register):
-    register("accuracy", accuracy)
-    register("loss", loss)

@@ -23,6 +23,7 @@ from fedbench.simulation.failure_reason import Diverged
 from fedbench.simulation.federated_data import TEST, EvalSplit
 from fedbench.simulation.federation import Federation
 from fedbench.types import GLOBAL, MIXED, Client, Scenario, Size
+from fedbench.types.metric import measured
 
 Metric = Callable[[Tensor, Tensor], float]
 Answers = Mapping[str, Sequence[Tensor]]  # logits (n, classes) on each split, by output; "" is the method's own
@@ -126,7 +127,9 @@ class Evaluation:
     def scored(self, answers: Answers) -> list[Score]:
         """Every metric of every answer on every split."""
         return [
-            Score(split, f"{metric}/{output}" if output else metric, float(score(logits[s], self._labels(split))))
+            Score(
+                split, f"{metric}/{output}" if output else metric, measured(score, [(logits[s], self._labels(split))])
+            )
             for s, split in enumerate(self.splits)
             for output, logits in answers.items()
             for metric, score in self.metrics.items()

@@ -17,7 +17,7 @@ from fedbench.method import Method, State
 from fedbench.models.param_paths import places
 from fedbench.registry.catalogue import Component, references
 from fedbench.registry.registry import Registry
-from fedbench.types import Report
+from fedbench.types import Report, SummedMetric
 from fedbench.words import quoted
 
 
@@ -136,9 +136,16 @@ def checked_metric(component: Component, measure: Callable[[Tensor, Tensor], Any
     Raises:
         PluginFault: from the function that is returned, where the metric returns something else.
     """
+    if isinstance(measure, SummedMetric):
+        read, sums = _number_of(component, measure.value), measure.sums
+        return SummedMetric(lambda logits, y: sums(logits.clone(), y.clone()), read)
+    read = _number_of(component, measure)
+    return lambda logits, y: read(logits.clone(), y.clone())
 
-    def measured(logits: Tensor, y: Tensor) -> float:
-        value = measure(logits.clone(), y.clone())
+
+def _number_of(component: Component, measure: Callable[..., Any]) -> Callable[..., float]:
+    def measured(*given: Tensor) -> float:
+        value = measure(*given)
         try:
             return float(value)
         except (TypeError, ValueError, RuntimeError):

@@ -18,7 +18,7 @@ from fedbench.families import allocation as alloc
 from fedbench.method import State
 from fedbench.simulation.failure_reason import fault_of_loss
 from fedbench.testing.setups import expect, refuse, same, shapes_are_enough, twice
-from fedbench.types import MIXED, Client, Clients, Objective, Plan
+from fedbench.types import MIXED, Client, Clients, Objective, Plan, SummedMetric
 
 Partition = Callable[..., list[Client]]
 Metric = Callable[[Tensor, Tensor], float]
@@ -107,7 +107,8 @@ def check_clients(clients: list[Client], y: np.ndarray, domain: np.ndarray) -> N
 def check_metric(metric: Metric, again: Callable[[], Metric] | None = None, percent: bool = False) -> None:
     """Check a metric: a finite number for any logits (n, C), the same each time, which leaves them unchanged.
 
-    `again` makes another one; `percent` says whether tables show it times 100.
+    Of a `SummedMetric` the sums of batches add up. `again` makes another one; `percent` says whether tables show it
+    times 100.
     """
     sizes = (1, 7, 4)
     given = {n: _measured(metric, n) for n in sizes}
@@ -118,11 +119,30 @@ def check_metric(metric: Metric, again: Callable[[], Metric] | None = None, perc
     for n in reversed(sizes):
         is_same = same(given[n], _measured(other, n))
         expect(is_same, f"the metric depends on what it was asked before: {BEFORE}; domains come one after the other")
+    if isinstance(metric, SummedMetric):
+        _check_sums(metric)
+
+
+def _check_sums(metric: SummedMetric) -> None:
+    """The sums of batches, one of them without examples, add up to those of all their examples."""
+    logits, y = _examples(7)
+    parts = [metric.sums(logits[part], y[part]) for part in (slice(0, 4), slice(4, 7), slice(7, 7))]
+    whole = metric.sums(logits, y)
+    kinds = {(one.shape, one.dtype) if isinstance(one, Tensor) else type(one) for one in (whole, *parts)}
+    expect(
+        isinstance(whole, Tensor) and len(kinds) == 1,
+        "`sums` must return a tensor of the same shape and type for every batch, also for one without examples",
+    )
+    adds_up = torch.allclose(parts[0] + parts[1] + parts[2], whole, rtol=1e-9, atol=1e-9)
+    expect(adds_up, "the `sums` of two batches do not add up to those of both together: take sums, not means")
+
+
+def _examples(n: int) -> tuple[Tensor, Tensor]:
+    return torch.randn(n, 3, generator=torch.Generator().manual_seed(n)), torch.arange(n) % 3
 
 
 def _measured(metric: Metric, n: int) -> float:
-    logits = torch.randn(n, 3, generator=torch.Generator().manual_seed(n))
-    y = torch.arange(n) % 3
+    logits, y = _examples(n)
     seeded = "fedbench.seeding.generator(0, use=...) gives one"
     value: Any = twice(functools.partial(metric, logits, y), "the metric", logits, y, instead=seeded)
     one = isinstance(value, Real) or (isinstance(value, Tensor | np.ndarray) and value.ndim == 0)

@@ -4,6 +4,7 @@ from fedbench.types.client_cost import ClientCost, Frozen, Sent, ServerCost
 from fedbench.types.clients import GLOBAL, SIZES, Client, Clients, Cohort, Scenario
 from fedbench.types.dataset import MIXED, Dataset, Images, Splits, Texts
 from fedbench.types.device import Device, Size
+from fedbench.types.metric import SummedMetric
 from fedbench.types.round import Exit, Job, Objective, Plan, Pull, Report, Uploads
 
 __all__ = [
@@ -29,6 +30,7 @@ __all__ = [
     "ServerCost",
     "Size",
     "Splits",
+    "SummedMetric",
     "Texts",
     "Uploads",
 ]

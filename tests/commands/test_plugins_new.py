@@ -78,7 +78,7 @@ def test_show_tells_of_a_name_that_two_have(tmp_path):
     plugin = "from fedbench import hookimpl\n\n@hookimpl\ndef fedbench_register_metrics(register):\n"
     (tmp_path / "own.py").write_text(f"{plugin}    register('accuracy', lambda: None)\n")
     said = " ".join(fedbench("plugins", "show", "accuracy", "--plugin", "own.py", cwd=tmp_path).output.split())
-    assert "! two packages register the metric 'accuracy': fedbench (plugin objectives) and" in said
+    assert "! two packages register the metric 'accuracy': fedbench (plugin metrics) and" in said
 
 
 @pytest.mark.parametrize("there", [False, True])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -118,9 +119,11 @@ def test_the_method_of_the_page_that_trains_something_of_its_own_learns_it(tmp_p
 
 @pytest.mark.parametrize("block", examples_of("fedbench_register_metrics"))
 def test_a_metric_of_the_page_is_one_number(examples, block):
-    metric = examples.make("metric", registered(examples, block, "metric"))
-    value = metric(torch.eye(3), torch.arange(3))
-    assert isinstance(value, float) and value == 1.0
+    name = registered(examples, block, "metric")
+    value = examples.make("metric", name)(torch.eye(3), torch.arange(3))
+    own, other = math.e / (math.e + 2), 1 / (math.e + 2)  # softmax probabilities
+    expected = {"top_k_accuracy": 1.0, "brier": (1 - own) ** 2 + 2 * other**2}[name]
+    assert isinstance(value, float) and value == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("block", examples_of("fedbench_register_executors"))

@@ -12,6 +12,8 @@ from fedbench.simulation.failure_reason import (
     fault_of_round,
     fault_of_state,
 )
+from fedbench.types import SummedMetric
+from fedbench.types.metric import measured
 
 STATE = {"r": [{"A": torch.ones(2, 3)}, {"A": torch.ones(2, 3)}], "shared": {"head": torch.ones(4)}, "memory": {}}
 
@@ -98,3 +100,12 @@ def test_a_metric_changes_no_logits_of_another_and_returns_one_number(registry):
     assert torch.equal(logits, torch.ones(4, 2)) and torch.equal(y, torch.zeros(4))
     with pytest.raises(PluginFault, match="a metric returns one number, not Tensor"):
         checked_metric(component, lambda logits, y: logits.sum(1))(logits, y)
+
+
+def test_a_metric_of_sums_stays_one_and_returns_one_number(registry):
+    component = registry.catalogue.find("metric", "accuracy")
+    logits, y = torch.ones(4, 2), torch.zeros(4)
+    made = checked_metric(component, SummedMetric(lambda logits, y: logits.neg_().sum(0), lambda sums: sums[0]))
+    assert measured(made, [(logits, y), (logits, y)]) == -8 and torch.equal(logits, torch.ones(4, 2))
+    with pytest.raises(PluginFault, match="a metric returns one number, not Tensor"):
+        checked_metric(component, SummedMetric(lambda logits, y: logits.sum(0), lambda sums: sums))(logits, y)

@@ -220,7 +220,22 @@ def _metric(body: str, before: str = "") -> str:
 
 
 RIGHT = "(logits.argmax(1) == y).double().mean().item()"
+
+
+def _summed(sums: str) -> str:
+    return (
+        "from fedbench.types import SummedMetric\n\ndef it():\n"
+        f"    return SummedMetric(lambda logits, y: {sums}, lambda sums: (sums[0].sum() / sums[1].sum()).item())"
+    )
+
+
 METRICS = {
+    "means": (_summed("torch.stack([(logits.argmax(1) == y).double().mean(), torch.tensor(1.0)])"), "sums, not means"),
+    "rows": (
+        _summed("torch.stack([(logits.argmax(1) == y).double(), torch.ones(len(y))])"),
+        "same shape and type for every",
+    ),
+    "floats": (_summed(f"[torch.tensor({RIGHT}), torch.tensor(1.0)]"), "must return a tensor of the same shape"),
     "its logits": (_metric(f"logits.sub_(logits.max()); return {RIGHT}"), "changes what it is given; work on a copy"),
     "a vector": (
         _metric("return (logits.argmax(1) == y).double()"),
