@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,9 @@ from fedbench.machine import package_version
 from fedbench.words import nearest
 
 if TYPE_CHECKING:
-    from fedbench.models.backbone import Source
+    from torch import Tensor
+
+    from fedbench.models.backbone import Architecture, Source
 
 # Options of timm.create_model by which a suite could name files of other formats, pickles among them.
 REFUSED = ("cache_dir", "checkpoint_path", "pretrained_cfg", "pretrained_cfg_overlay")
@@ -26,7 +29,8 @@ def timm_model(name: str, pretrained: bool | str = True, load: bool = True, **op
     if wanted.
 
     pretrained: true fetches timm's weights, false draws them from the run's seed, a path loads a .safetensors
-    file. Further options go to timm.create_model (`img_size: 96`).
+    file, resampled as timm does where it was saved at another image size. Further options go to timm.create_model
+    (`img_size: 96`).
     """
     refuse(name)
     import timm
@@ -47,7 +51,7 @@ def timm_model(name: str, pretrained: bool | str = True, load: bool = True, **op
     if pretrained is True:
         fingerprint = f"timm:{name.split('.')[0]}.{model.pretrained_cfg.get('tag') or 'default'}"
     elif pretrained:
-        fingerprint = load_file(model, expanded(pretrained), load)
+        fingerprint = load_file(model, expanded(pretrained), load, Architecture(name, options))
     config = model.pretrained_cfg
     size = options.get("img_size", config.get("input_size", (3, 224, 224))[1])
     return Source(model, size, tuple(config["mean"]), tuple(config["std"]), fingerprint, Architecture(name, options))
@@ -88,7 +92,7 @@ def _stamp() -> list[Any]:
     return [package_version("timm"), sorted([file.name, file.stat().st_mtime_ns] for file in files)]
 
 
-def load_file(model, path: Path, load: bool) -> str:
+def load_file(model, path: Path, load: bool, architecture: Architecture) -> str:
     """Load a .safetensors file of timm's names into a model without classifier; returns the file's fingerprint.
 
     With load=False the model, whose weights may be shapes alone, is left as it is.
@@ -103,13 +107,30 @@ def load_file(model, path: Path, load: bool) -> str:
         raise UserError(f"pretrained: {path} is no readable .safetensors file ({error})") from error
     wanted = model.state_dict()
     missing = sorted(wanted.keys() - tensors.keys())
-    odd = [key for key in wanted.keys() & tensors.keys() if wanted[key].shape != tensors[key].shape]
+    tensors = {key: tensors[key] for key in wanted if key in tensors}
+    odd = sorted(key for key in tensors if wanted[key].shape != tensors[key].shape)
+    if odd and not missing and (resampled := _resampled(tensors, architecture)):
+        tensors, odd = resampled, []
     if missing or odd:
-        what = f"lacks {', '.join(missing[:3])}" if missing else f"has another shape for {', '.join(sorted(odd)[:3])}"
+        what = f"lacks {', '.join(missing[:3])}" if missing else f"has another shape for {', '.join(odd[:3])}"
         raise UserError(f"pretrained: {path} does not fit {type(model).__name__}: it {what}")
     if load:
-        model.load_state_dict({key: tensors[key].to(wanted[key].dtype) for key in wanted})
+        model.load_state_dict({key: tensor.to(wanted[key].dtype) for key, tensor in tensors.items()})
     return "sha256:" + hash_of_file(path)
+
+
+def _resampled(tensors: Mapping[str, Tensor], architecture: Architecture) -> Mapping[str, Tensor]:
+    """The weights as timm's own loader takes them into a model of another image size or patch size, each architecture
+    in its own way; nothing where it cannot."""
+    import timm
+    import torch
+
+    given: dict[str, Any] = {"pretrained": True, "pretrained_cfg_overlay": {"state_dict": dict(tensors)}}
+    try:
+        with torch.device("cpu"):  # where only shapes are asked for, the default device is another
+            return timm.create_model(architecture.name, num_classes=0, **given, **architecture.args).state_dict()
+    except Exception:  # whatever a loader does with shapes that it was not written for
+        return {}
 
 
 def _cannot_make(name: str, pretrained: bool | str, error: Exception) -> str:

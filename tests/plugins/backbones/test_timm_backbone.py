@@ -97,6 +97,39 @@ def test_a_weights_file_that_does_not_fit_says_why(registry, tmp_path):
         registry.make("backbone", {**SMALL, "pretrained": str(other)})
 
 
+@pytest.mark.parametrize(
+    ("name", "saved", "wanted"),
+    [
+        ("vit_tiny_patch16_224", {"img_size": 96}, {"img_size": 32}),
+        ("vit_tiny_patch16_224", {"img_size": 32}, {"img_size": 64, "patch_size": 8}),
+        ("flexivit_small", {"img_size": 96}, {"img_size": 64}),  # without antialiasing, as it was trained
+        ("eva02_tiny_patch14_224", {"img_size": 84}, {"img_size": 56}),
+    ],
+)
+def test_weights_saved_at_another_image_size_are_resampled_as_timm_does(registry, tmp_path, name, saved, wanted):
+    torch.manual_seed(0)
+    small = {"depth": 1, "embed_dim": 12, "num_heads": 3}
+    weights = timm.create_model(name, pretrained=False, **saved, **small).state_dict()
+    weights["pos_embed"] += torch.randn(weights["pos_embed"].shape)
+    overlay = {"state_dict": dict(weights)}
+    own = timm.create_model(name, pretrained=True, pretrained_cfg_overlay=overlay, num_classes=0, **wanted, **small)
+    save_file(weights, path := tmp_path / "weights.safetensors")
+    ref = {"name": name, "pretrained": str(path), **wanted, **small}
+    found = registry.make("backbone", ref).model.state_dict()
+    assert own.state_dict().keys() == found.keys()
+    for key, tensor in own.state_dict().items():
+        assert torch.equal(tensor, found[key]), key
+    with torch.device("meta"):
+        assert registry.make("backbone", ref, load=False).fingerprint.startswith("sha256:")
+
+
+def test_weights_that_timm_cannot_resample_are_refused(registry, tmp_path):
+    mixer = registry.make("backbone", {"name": "mixer_s32_224", "img_size": 64, "pretrained": False}).model
+    save_file(mixer.state_dict(), path := tmp_path / "weights.safetensors")
+    with pytest.raises(UserError, match="has another shape for blocks.0.mlp_tokens.fc1.weight"):
+        registry.make("backbone", {"name": "mixer_s32_224", "img_size": 96, "pretrained": str(path)})
+
+
 def test_the_fingerprint_names_the_tag_without_fetching(registry):
     assert registry.make("backbone", {"name": "vit_tiny_patch16_224"}, load=False).fingerprint == (
         "timm:vit_tiny_patch16_224.augreg_in21k_ft_in1k"
