@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Any
 
+from fedbench.disk import at_home
 from fedbench.errors import UserError
 from fedbench.report.results import Results
 
@@ -25,7 +26,7 @@ def load(*paths: str | Path | Iterable[str | Path]) -> Results:
     """
     given = [path for some in paths for path in ([some] if isinstance(some, str | os.PathLike) else some)]
     found: list[str | Path] = []
-    for path in map(os.path.expanduser, given if paths else ("results",)):
+    for path in map(at_home, given if paths else ("results",)):
         matched = sorted(glob(str(path))) if any(sign in str(path) for sign in "*?[") else [path]
         if not matched:
             raise UserError(f"{path}: no folder matches")
@@ -74,8 +75,8 @@ def run(
             YAML(typ="safe").dump(dict(suite), file)
             file.flush()
             return run(file.name, quiet=quiet, **given)
-    given |= {"plugins": tuple(map(os.path.expanduser, given.get("plugins", ())))}
-    given |= {"results": os.path.expanduser(given["results"])} if "results" in given else {}
+    given |= {"plugins": tuple(map(at_home, given.get("plugins", ())))}
+    given |= {"results": at_home(given["results"])} if "results" in given else {}
     with Watch(Screen(stderr=True), quiet) as watch:
-        outcome = runner.run(os.path.expanduser(suite), observe=watch, **given)
+        outcome = runner.run(at_home(suite), observe=watch, **given)
     return Results([outcome.folder], outcome)

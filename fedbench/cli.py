@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import re
 import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
@@ -63,9 +62,6 @@ class Commands(click.Group):
             raise click.UsageError(f"no command is called {args[0]!r}; {hint}", context)
         return super().resolve_command(context, args)
 
-    def parse_args(self, context: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(context, [_expanded(word) for word in args])
-
     def main(self, *args: Any, **choices: Any) -> Any:
         gc.set_threshold(*COLLECTED)
         try:
@@ -91,12 +87,6 @@ class Commands(click.Group):
         except KeyboardInterrupt as error:
             click.echo("\nInterrupted.", err=True)
             sys.exit(error.exit_code if isinstance(error, Interrupted) else 130)
-
-
-def _expanded(word: str) -> str:
-    """A word of the command line with the home folder for `~` where no shell expands it: `--results=~/x`, `-o~/x`."""
-    found = re.fullmatch(r"(--[a-z-]+=|-[a-z])(~.*)", word, re.DOTALL)
-    return found[1] + os.path.expanduser(found[2]) if found else word
 
 
 def _third_party(context: click.Context) -> dict[str, EntryPoint]:

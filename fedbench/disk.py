@@ -161,9 +161,21 @@ def hash_of_json(value: Any) -> str:
     return hash_of_bytes(json.dumps(value, sort_keys=True).encode())
 
 
-def expanded(path: str | Path) -> Path:
-    """A path whose `~` is a home folder; as it is where nobody has such a home."""
-    return Path(os.path.expanduser(path))
+def at_home(path: str | os.PathLike[str]) -> str:
+    """A path that somebody wrote, with a home folder for `~`: of every option, key and argument that is a path.
+
+    Raises: UserError where nobody has such a home, and no file is called so.
+    """
+    written = os.fspath(path)
+    there = os.path.expanduser(written)
+    if there == written and written.startswith("~") and not os.path.lexists(written):
+        raise UserError(f"{written}: there is no such home")
+    return there
+
+
+def expanded(path: str | os.PathLike[str]) -> Path:
+    """`at_home` as a Path."""
+    return Path(at_home(path))
 
 
 def cache_dir() -> Path:
@@ -171,11 +183,11 @@ def cache_dir() -> Path:
     without a home, in the folder of temporary files."""
     chosen = os.environ.get("FEDBENCH_CACHE")
     if chosen:
-        return expanded(chosen).absolute()
+        return Path(os.path.expanduser(chosen)).absolute()
     xdg = Path(os.environ.get("XDG_CACHE_HOME", ""))
     if xdg.is_absolute():
         return xdg / "fedbench"
-    home = expanded("~")
+    home = Path(os.path.expanduser("~"))
     if not home.is_absolute():  # a user whom the system does not know, as in a container
         return Path(tempfile.gettempdir()) / f"fedbench-{os.getuid()}"
     return home / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "fedbench"

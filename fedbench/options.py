@@ -19,6 +19,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from annotated_types import GroupedMetadata, Interval, Len
 from typing_extensions import is_typeddict
 
+from fedbench.disk import at_home
 from fedbench.errors import UserError
 from fedbench.schema import Path, Schema, faults, schema_of
 
@@ -47,6 +48,10 @@ class Text:
 
     def __get_pydantic_json_schema__(self, core: Any, handler: Any) -> Schema:
         return {**handler(core), **({"title": self.what} if self.what else {})}
+
+
+class PathText(Text):
+    """A path: `judged` puts a home folder in the place of its `~`."""
 
 
 @dataclass(frozen=True)
@@ -128,19 +133,33 @@ def judged(name: str) -> Callable[[Make], Make]:
     def decorate(make: Make) -> Make:
         signature = inspect.signature(make)
         takes = functools.cache(lambda: declared(make))
+        paths = functools.cache(lambda: {option for option in signature.parameters if _is_path(make, option)})
 
         @functools.wraps(make)
         def call(*args: Any, **kwargs: Any) -> Any:
-            given = signature.bind(*args, **kwargs).arguments
+            bound = signature.bind(*args, **kwargs)
+            given = bound.arguments
             for option, schema in takes().items():
                 if option in given and given[option] is not signature.parameters[option].default:
                     for fault in faults(schema, given[option]):
                         raise UserError(f"{name}: {place(option, fault.path)}: {fault.message}", option=option)
-            return make(*args, **kwargs)
+            for option in paths() & given.keys():
+                given[option] = at_home(given[option]) if isinstance(given[option], str) else given[option]
+            return make(*bound.args, **bound.kwargs)
 
         return typing.cast(Make, call)
 
     return decorate
+
+
+def _is_path(make: Callable[..., Any], option: str) -> bool:
+    """Whether a parameter, or a part of its union, is declared with PathText."""
+
+    def marked(annotation: Any) -> bool:
+        marks = getattr(annotation, "__metadata__", ())
+        return any(isinstance(mark, PathText) for mark in marks) or any(map(marked, typing.get_args(annotation)))
+
+    return marked(_evaluated(inspect.signature(make).parameters[option].annotation, make))
 
 
 def place(option: str, path: Path) -> str:

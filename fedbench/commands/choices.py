@@ -12,11 +12,20 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from fedbench.disk import at_home
 from fedbench.errors import UserError
 from fedbench.suite.shipped import found, names
 
 
-class SuiteFile(click.Path):
+class FilePath(click.Path):
+    """A path, `~` being the home folder also where no shell says so: `--results=~/x`, `--results '~/x'`."""
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
+        """The path as it is, but for the home folder. Raises UserError where nobody has such a home."""
+        return super().convert(at_home(value), parameter, context)
+
+
+class SuiteFile(FilePath):
     """A suite's file, or the name of a suite that ships with fedbench, see `fedbench.suite.shipped.found`."""
 
     name = "suite"
@@ -25,8 +34,8 @@ class SuiteFile(click.Path):
         super().__init__(dir_okay=False)
 
     def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
-        """The path as it is. Refuses a folder, and names the suite in it."""
-        if os.path.isdir(value):
+        """The path as `FilePath` has it. Refuses a folder, and names the suite in it."""
+        if os.path.isdir(value := at_home(value)):
             inside = sorted(glob.glob(os.path.join(glob.escape(value), "*.yaml")))
             self.fail(f"{value} is a folder{f'; did you mean {inside[0]}?' if inside else ', and no suite'}")
         return super().convert(value, parameter, context)
@@ -62,9 +71,16 @@ def of_suite(key: str) -> Callable[[click.Context, click.Parameter, str], list[s
 
 
 SUITE = click.argument("suite", type=SuiteFile())
-RESULTS = click.option("--results", default="results", show_default=True, metavar="DIR", help="Where results go.")
+RESULTS = click.option(
+    "--results", default="results", show_default=True, type=FilePath(), metavar="DIR", help="Where results go."
+)
 PLUGINS = click.option(
-    "--plugin", "plugins", multiple=True, metavar="FILE", help="A .py file with a plugin of your own."
+    "--plugin",
+    "plugins",
+    multiple=True,
+    type=FilePath(),
+    metavar="FILE",
+    help="A .py file with a plugin of your own.",
 )
 DEVICE = click.option(
     "--device",
@@ -86,7 +102,7 @@ FORM = click.option(
 )
 
 # For commands that read results.
-PATHS = click.argument("paths", nargs=-1, type=click.Path(), metavar="[PATH]...")
+PATHS = click.argument("paths", nargs=-1, type=FilePath(), metavar="[PATH]...")
 METRIC = click.option("--metric", default="accuracy", show_default=True, metavar="M", help="What is compared.")
 BASELINE = click.option("--baseline", metavar="METHOD", help="What gaps are measured to; a ceiling where there is one.")
 SELECTION = (

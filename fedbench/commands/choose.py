@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fedbench.commands.choices import FORM, PLUGINS, TIMEOUT
+from fedbench.commands.choices import FORM, PLUGINS, TIMEOUT, FilePath
 from fedbench.commands.devices import fits_of, of_backbone
 from fedbench.commands.output import put, warn_of_lost
 from fedbench.devices.table import SHIPPED
@@ -28,7 +28,11 @@ if TYPE_CHECKING:
     "--devices", "given", required=True, metavar="NAME,...", help="Devices, as `fedbench devices` lists them."
 )
 @click.option(
-    "--accuracy", "results", metavar="DIR", help="Results with `evaluation: {sizes: true}`: how good each is."
+    "--accuracy",
+    "results",
+    type=FilePath(),
+    metavar="DIR",
+    help="Results with `evaluation: {sizes: true}`: how good each is.",
 )
 @click.option("--scenario", metavar="NAME", help="Of these results, where there are several.")
 @click.option("--method", "methods", multiple=True, metavar="NAME", help="Only these methods.")

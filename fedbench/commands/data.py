@@ -12,7 +12,7 @@ import click
 from rich.filesize import decimal
 from rich.text import Text
 
-from fedbench.commands.choices import PLUGINS, parsed_sets
+from fedbench.commands.choices import PLUGINS, FilePath, parsed_sets
 from fedbench.commands.dataset_check import (
     DatasetFinding,
     DatasetFolder,
@@ -32,7 +32,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
-ROOT = click.option("--root", metavar="PATH", help="Where it lies, if not in its own folder of the data folder.")
+ROOT = click.option(
+    "--root", type=FilePath(), metavar="PATH", help="Where it lies, if not in its own folder of the data folder."
+)
 SET = click.option(
     "--set", "sets", multiple=True, metavar="OPTION=VALUE", help="An option of the data set, e.g. path=mnist."
 )
@@ -130,6 +132,7 @@ def check(names: tuple, root: str | None, image_size: int, sets: tuple, as_json:
     "--from",
     "given",
     multiple=True,
+    type=FilePath(),
     metavar="FILE",
     help="Take the data set's archives out of this one first; or a package, or a folder of them, to make it from.",
 )
@@ -158,8 +161,7 @@ def prepare(
     A suite would decode by itself, when it first needs the images. What is there is not done again; what was
     interrupted leaves nothing behind. An archive or package with a wrong checksum is not used.
     """
-    registry, console = Registry(plugins), Screen(soft_wrap=True)
-    files = [Path(file).expanduser() for file in given]
+    registry, console, files = Registry(plugins), Screen(soft_wrap=True), list(map(Path, given))
     if name in (backbones := prepared_backbones(registry)):
         _prepare_weights(registry, backbones[name], files, None if as_json else console)
         return

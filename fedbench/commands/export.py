@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 from rich.text import Text
 
-from fedbench.commands.choices import PLUGINS, RESULTS
+from fedbench.commands.choices import PLUGINS, RESULTS, FilePath
 from fedbench.commands.output import Screen
 from fedbench.errors import UserError
 from fedbench.registry.registry import Registry
@@ -15,7 +15,7 @@ from fedbench.words import counted, suggestion
 
 
 @click.command()
-@click.argument("cell", type=click.Path(), metavar="CELL|SUITE")
+@click.argument("cell", type=FilePath(), metavar="CELL|SUITE")
 @click.argument("method", required=False)
 @click.option("--seed", type=int, metavar="N", help="Of METHOD; the first that has finished if it is not given.")
 @click.option("--scenario", metavar="NAME", help="Of METHOD, where it has finished several.")
@@ -28,7 +28,9 @@ from fedbench.words import counted, suggestion
     required=True,
     help="peft, loralib: adapters and head; merged: a plain model.",
 )
-@click.option("--out", metavar="DIR", help="Where to; by default a folder here, named after cell and format.")
+@click.option(
+    "--out", type=FilePath(), metavar="DIR", help="Where to; by default a folder here, named after cell and format."
+)
 @click.option("--force", is_flag=True, help="Replace an earlier export.")
 @PLUGINS
 def export(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from fedbench.commands.choices import FilePath
 from fedbench.data.texts import FORMATS
 from fedbench.errors import UserError
 from fedbench.scaffold import filled, kinds, put, shipped_schema, study, suite_name, with_schema
@@ -32,10 +33,10 @@ WORDS = {
 
 
 @click.command()
-@click.argument("folder", type=click.Path(), required=False)
+@click.argument("folder", type=FilePath(), required=False)
 @click.option("--kind", default="allocation", metavar="KIND", help="What your idea is: allocation, method, metric, ...")
-@click.option("--images", metavar="DIR", type=click.Path(), help="Write a suite on your images, one folder a class.")
-@click.option("--texts", metavar="FILE", type=click.Path(), help="Write a suite on a CSV, TSV, JSONL or Parquet file.")
+@click.option("--images", metavar="DIR", type=FilePath(), help="Write a suite on your images, one folder a class.")
+@click.option("--texts", metavar="FILE", type=FilePath(), help="Write a suite on a CSV, TSV, JSONL or Parquet file.")
 @click.option("--text", metavar="COLUMN", multiple=True, help="Its texts; twice for pairs.  [default: text]")
 @click.option("--label", metavar="COLUMN", help="Their classes.  [default: label]")
 @click.option("--domain", metavar="COLUMN", help="Their domains.  [default: domain, if it is there]")

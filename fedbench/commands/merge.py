@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from fedbench.commands.choices import FilePath
 from fedbench.errors import UserError
 from fedbench.results.index import INDEX, MAKE_SOME
 from fedbench.results.merge import merge as join
@@ -14,8 +15,10 @@ from fedbench.words import counted
 
 
 @click.command()
-@click.argument("shards", nargs=-1, required=True, type=click.Path(), metavar="SHARD...")
-@click.option("--into", required=True, metavar="DIR", help="The results folder to join them in, new or not.")
+@click.argument("shards", nargs=-1, required=True, type=FilePath(), metavar="SHARD...")
+@click.option(
+    "--into", required=True, type=FilePath(), metavar="DIR", help="The results folder to join them in, new or not."
+)
 def merge(shards: tuple, into: str) -> None:
     """Join every SHARD, a results folder or a suite's folder in one, in DIR. The shards stay as they are.
 
@@ -36,7 +39,7 @@ def merge(shards: tuple, into: str) -> None:
 
 
 @click.command()
-@click.argument("paths", nargs=-1, required=True, type=click.Path(), metavar="DIR...")
+@click.argument("paths", nargs=-1, required=True, type=FilePath(), metavar="DIR...")
 def pack(paths: tuple) -> None:
     """Pack the finished cells of every DIR, a results folder or a suite's folder in one, into a few Parquet files.
 

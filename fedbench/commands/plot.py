@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fedbench.commands.choices import METRIC, PATHS, PLUGINS, SELECTION, takes
+from fedbench.commands.choices import METRIC, PATHS, PLUGINS, SELECTION, FilePath, takes
 from fedbench.commands.output import tell_left_out
 from fedbench.errors import UserError
 from fedbench.registry.registry import Registry
@@ -34,7 +34,7 @@ MODULES = {
 WRONG = "fedbench.plot.wrong"  # under which click's context keeps what is left out of all pictures
 _common = takes(
     PATHS,
-    click.option("--out", type=click.Path(dir_okay=False), metavar="FILE", help="Where to; plots/ otherwise."),
+    click.option("--out", type=FilePath(dir_okay=False), metavar="FILE", help="Where to; plots/ otherwise."),
     click.option("--format", "form", type=click.Choice(["png", "svg", "pdf"]), help="Default: by --out, or png."),
     *SELECTION,
 )

@@ -13,7 +13,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from fedbench.commands import COMMANDS
-from fedbench.commands.choices import PLUGINS, Amount, parsed_sets
+from fedbench.commands.choices import PLUGINS, Amount, FilePath, parsed_sets
 from fedbench.commands.output import Screen, listing, warn_of_lost
 from fedbench.commands.plugin_check import DEADLINE, PluginCheck
 from fedbench.errors import UserError
@@ -160,7 +160,7 @@ def _options(component: Component) -> Table:
 
 
 @plugins.command("check", short_help="Whether components keep their contracts.")
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.argument("names", nargs=-1, required=True, type=FilePath(), metavar="NAME...")
 @click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="An option of what is checked, e.g. rank=4.")
 @click.option(
     "--deadline", type=Amount(min=0, min_open=True), metavar="SECONDS", help="How long one check may take.  [300]"
@@ -195,7 +195,7 @@ def check_(names: tuple, sets: tuple, deadline: float | None, plugins: tuple) ->
 @plugins.command(short_help="Write a package with a component of your own.")
 @click.argument("name")
 @click.option("--kind", required=True, type=NewKind(), help="What it is: allocation, method, metric, ...; or tracker.")
-@click.option("--into", metavar="DIR", type=click.Path(), help="The folder to write; by default fedbench-NAME, here.")
+@click.option("--into", metavar="DIR", type=FilePath(), help="The folder to write; by default fedbench-NAME, here.")
 def new(name: str, kind: str, into: str | None) -> None:
     """Write an installable package with one component called NAME, its tests, and a suite that compares it with what
     is built in. All of it works as it is; nothing is overwritten.

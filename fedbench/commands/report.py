@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from fedbench.commands.choices import BASELINE, METRIC, PATHS, PLUGINS, SELECTION, Amount, takes
+from fedbench.commands.choices import BASELINE, METRIC, PATHS, PLUGINS, SELECTION, Amount, FilePath, takes
 from fedbench.commands.output import tell_left_out
 from fedbench.disk import write_atomically
 from fedbench.errors import UserError
@@ -23,7 +23,7 @@ BEGINNING = 2000  # bytes
     "--output",
     "-o",
     "out",
-    type=click.Path(dir_okay=False),
+    type=FilePath(dir_okay=False),
     default="report.html",
     show_default=True,
     metavar="FILE",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fedbench import machine
-from fedbench.commands.choices import DEVICE, FORM, JOBS, PLUGINS, SELECTION, Amount, takes, workers
+from fedbench.commands.choices import DEVICE, FORM, JOBS, PLUGINS, SELECTION, Amount, FilePath, takes, workers
 from fedbench.commands.output import Screen, Spinner, put
 from fedbench.commands.watch import Watch
 from fedbench.data.sources import relative_root
@@ -39,11 +39,23 @@ MACHINE = ("cpu", "system", "python")  # what of a machine may change a result, 
 
 
 @click.command()
-@click.argument("source", nargs=-1, required=True, type=click.Path(), metavar="SOURCE...")
+@click.argument("source", nargs=-1, required=True, type=FilePath(), metavar="SOURCE...")
 @click.option("--cells", "count", type=click.IntRange(min=1), metavar="N", help="Only so many cells, a sample.")
 @takes(*SELECTION)
-@click.option("--results", default="reproduced", show_default=True, metavar="DIR", help="Where the new results go.")
-@click.option("--root", metavar="DIR", help="The folder that relative roots of data begin in, if not the suite's own.")
+@click.option(
+    "--results",
+    default="reproduced",
+    show_default=True,
+    type=FilePath(),
+    metavar="DIR",
+    help="Where the new results go.",
+)
+@click.option(
+    "--root",
+    type=FilePath(),
+    metavar="DIR",
+    help="The folder that relative roots of data begin in, if not the suite's own.",
+)
 @click.option("--no-run", is_flag=True, help="Only print what differs here.")
 @click.option(
     "--equivalent",

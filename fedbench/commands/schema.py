@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fedbench import scaffold
-from fedbench.commands.choices import PLUGINS
+from fedbench.commands.choices import PLUGINS, FilePath
 from fedbench.disk import write_atomically
 from fedbench.errors import UserError
 from fedbench.registry.catalogue import Catalogue
@@ -23,7 +23,7 @@ MEND = "Choose another folder."
 
 
 @click.command()
-@click.option("--install", metavar="DIR", type=click.Path(file_okay=False), help="Write it next to the suites of DIR.")
+@click.option("--install", metavar="DIR", type=FilePath(file_okay=False), help="Write it next to the suites of DIR.")
 @click.option("--built-in", is_flag=True, help="Only with what comes with fedbench.")
 @PLUGINS
 def schema(install: str | None, built_in: bool, plugins: tuple) -> None:

@@ -9,6 +9,7 @@ import click
 from rich.padding import Padding
 from rich.text import Text
 
+from fedbench.commands.choices import FilePath
 from fedbench.commands.output import Screen
 from fedbench.registry.registry import Registry
 from fedbench.scaffold import copied, put, suite_name
@@ -77,7 +78,7 @@ def show(name: str) -> None:
 
 @suites.command(short_help="Copy one, to change it.")
 @NAME
-@click.argument("file", required=False, type=click.Path())
+@click.argument("file", required=False, type=FilePath())
 def copy(name: str, file: str | None) -> None:
     """Copy the suite NAME to FILE (by default its own name, here), to begin one of your own from. It is called after
     FILE, and so is the folder of its results. A file with a paper's numbers that the suite reads is copied next to

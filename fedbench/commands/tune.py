@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from fedbench.commands.choices import RESULTS, SUITE, cells
+from fedbench.commands.choices import RESULTS, SUITE, FilePath, cells
 from fedbench.disk import write_atomically
 from fedbench.errors import UserError
 from fedbench.registry.assets import Assets
@@ -22,7 +22,7 @@ from fedbench.words import command_line
 @SUITE
 @cells
 @RESULTS
-@click.option("-o", "--output", type=click.Path(dir_okay=False), metavar="FILE", help="Where to; else it is printed.")
+@click.option("-o", "--output", type=FilePath(dir_okay=False), metavar="FILE", help="Where to; else it is printed.")
 @click.option("--force", is_flag=True, help="Replace FILE.")
 def tune(
     suite: str,

@@ -15,7 +15,7 @@ from fedbench.data.image_files import Folder, ImageStore, UnreadableFile, in_thr
 from fedbench.disk import hash_of_bytes, hash_of_json
 from fedbench.errors import UserError
 from fedbench.machine import package_version
-from fedbench.options import Text
+from fedbench.options import PathText
 from fedbench.types import Dataset, Images, Splits, Texts
 from fedbench.words import human_bytes, on_a_line, suggestion
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import numpy as np
     from PIL import Image
 
-Root = Annotated[str, Text("a folder")]
+Root = Annotated[str, PathText("a folder")]
 Interpolation = Literal["bicubic", "bilinear", "lanczos", "nearest"]
 OnUnreadable = Literal["fail", "skip"]
 Resize = Literal["antialiased", "reference"]

