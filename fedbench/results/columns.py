@@ -116,9 +116,9 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "positions": "string",
         "bits": "binary",
     },
-    # A row for each evaluated round x split x output of the model: the share of its commonest answer, 1 where it says the
-    # same of every example; of clients' own models, of the commonest of each. Clients whose examples are of one class
-    # are not counted, since they tell nothing.
+    # A row for each evaluated round x split x output of the model: the share of its commonest answer, 1 where it says
+    # the same of every example; of clients' own models, of the commonest of each. Clients whose examples are of one
+    # class are not counted, since they tell nothing.
     "answers": {
         "round": "int32",
         "split": "string",
