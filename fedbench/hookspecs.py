@@ -104,6 +104,8 @@ def fedbench_register_methods(register: Register) -> None:
     :param ignores: optional, what of a configuration it does not depend on, whatever its options: some of `capacities`,
         `ranks`, `widths` and `adapter`. Cells that differ in nothing else are computed once. Without it, it is taken to
         depend on all. `fedbench plugins check` holds it to its word.
+    :param tunable: optional, False where it reads no setting that a tuning may choose (`train`, its options): one
+        candidate then stands for all.
     :param family: optional, what it has in common with others, as `"Depth"`; `fedbench methods` groups by it.
     :param role: optional, what the method is there for. `method`, the default: to be judged. `ceiling`: more than any
         client could do; tables measure gaps to it. `floor`: what the weakest client allows. `control`: what a part of

@@ -46,7 +46,7 @@ def built_catalogue() -> Catalogue:
             ),
             component("method", "allsmall", depth=None),
             component("method", "grown", later=["local", "head"], body="random", local=False, head=None),
-            *(component("method", name) for name in ("alllarge", "head_only", "exclusive")),
+            *(component("method", name) for name in ("alllarge", "head_only", "exclusive", "majority")),
             component("method", "anything", open=True),
         ]
     )

@@ -60,6 +60,7 @@ FACTS = (
         "unit",
         "format",
         "ignores",
+        "tunable",
     ),
     "look",
 )
@@ -136,7 +137,7 @@ class Component:
     role, one of ROLES, and its family, for a data set where its files come from, for an executor whether its cells run
     on other machines. later: the options that came when results were kept already, paper: where it is from, look: how
     pictures draw it, better, unit, format: what a metric says of itself, ignores: those of PARTS that it does not
-    depend on, see `hookspecs`."""
+    depend on, tunable: whether a method reads anything that can be tuned, see `hookspecs`."""
 
     name: str
     kind: str
@@ -159,6 +160,7 @@ class Component:
     better: str = ""
     unit: str = ""
     format: str = ""
+    tunable: bool = True
     takes: dict[str, Schema] = field(default_factory=dict)
     absent: str = ""  # why it stands in for one that cannot be made, see `Catalogue.find`
 
@@ -250,6 +252,8 @@ def _check_facts(kind: str, name: str, facts: dict[str, Any]) -> None:
         raise Unfit(f"{kind} {name!r}: `ignores` is for {', '.join(SET_UP)} to say")
     if not isinstance(ignores, list | tuple) or any(part not in may for part in ignores):
         raise Unfit(f"the {kind} {name!r} ignores {ignores!r:.80}; what it may ignore is a list of {', '.join(may)}")
+    if "tunable" in facts and (kind != "method" or not isinstance(facts["tunable"], bool)):
+        raise Unfit(f"{kind} {name!r}: `tunable` is True or False, and a method's to say")
     paper = facts.get("paper", "")
     if not isinstance(paper, str) or (paper and not (_YEAR.search(paper) and paper.isprintable())):
         raise Unfit(f"the paper of the {kind} {name!r} is a citation on one line, with its year: {paper!r:.80}")

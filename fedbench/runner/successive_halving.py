@@ -59,8 +59,14 @@ class Tried:
 
 
 def tried(suite: Suite, points: Sequence[Point], registry: Registry, assets: Assets, suite_folder: Path) -> list[Tried]:
-    """The contests of a suite that is to be tuned; points: of its candidates."""
+    """The contests of a suite that is to be tuned; points: of its candidates. A method that is not `tunable` tries the
+    first alone."""
     assert (tuning := suite.tuning) is not None
+    points = [
+        point
+        for point in points
+        if not point.candidate or registry.catalogue.find("method", point.config["method"]["name"]).tunable
+    ]
     found: dict[Key, dict[int, list[Cell]]] = {}
     for cell in cells_of(points, registry, assets):
         for point in cell.points:

@@ -179,5 +179,6 @@ class Probed:
 
 @hookimpl
 def fedbench_register_methods(register):
-    register("majority", majority, ignores=["capacities", "ranks", "widths", "adapter"], role="control")
-    register("zero_round", zero_round, ignores=["capacities", "ranks", "widths", "adapter"], role="control")
+    everything = ["capacities", "ranks", "widths", "adapter"]
+    register("majority", majority, ignores=everything, role="control", tunable=False)
+    register("zero_round", zero_round, ignores=everything, role="control")

@@ -144,6 +144,9 @@ def test_facts_that_cannot_be_kept_are_refused():
         Component.of("method", "x", lambda: None, "p", "p", role="ceilin")
     with pytest.raises(ValueError, match="the role of the metric 'x' is 'ceiling'"):
         Component.of("metric", "x", lambda: None, "p", "p", role="ceiling")
+    for kind, said in (("metric", False), ("method", "no")):
+        with pytest.raises(ValueError, match=f"{kind} 'x': `tunable` is True or False, and a method's to say"):
+            Component.of(kind, "x", lambda: None, "p", "p", tunable=said)
 
 
 def test_methods_have_the_role_they_register_and_those_of_the_benchmark_come_first():

@@ -65,6 +65,15 @@ def test_candidates_are_halved_and_the_winner_reports(tuned):
     assert "tiny · reporting: 1 cell" in done.output
 
 
+def test_a_method_that_reads_nothing_that_is_tuned_has_one_candidate(tmp_path):
+    done = run(suite(tmp_path, "majority"))
+    assert done.exit_code == 0, done.output
+    assert "tiny · tuning, part 1 of 3: 1 cell" in done.output
+    (candidate, reported) = load([tmp_path / "r"], candidates=True)
+    assert (candidate.entry.candidate, reported.entry.candidate) == (0, None)
+    assert {candidate.status, reported.status} == {"finished"}
+
+
 def test_a_halved_candidate_that_goes_on_equals_one_that_was_never_halved(tuned, plugins):
     """The winner's rows are those of a simulation of this candidate from its first round to its last."""
     folder, _ = tuned

@@ -32,7 +32,7 @@ def test_it_has_two_scenarios_on_all_test_images_and_the_methods_of_feature_skew
         assert data["styles"] == (cell.scenario == "styles") and data["partition"]["clients_per_domain"] in (1, 6)
         assert data["partition"]["name"] == {"styles": "by_domain", "labels": "dirichlet"}[cell.scenario]
     assert {cell.backbone for cell in found.points()} == {"micro_vit", "micro_mixer"}
-    assert len(found.points()) == 84
+    assert len(found.points()) == 96
 
 
 class NotHere(KnownFacts):
@@ -49,4 +49,4 @@ def test_without_the_photographs_it_says_how_it_runs_all_the_same():
     with pytest.raises(UserError, match="4 of 4 parts missing(.|\n)*without them: --data embedded"):
         load(SUITES / "fashion.yaml", catalogue, facts=NotHere()).points()
     found = load(SUITES / "fashion.yaml", catalogue, facts=NotHere(), data="embedded")
-    assert {cell.dataset for cell in found.points()} == {"strokes6"} and len(found.points()) == 84
+    assert {cell.dataset for cell in found.points()} == {"strokes6"} and len(found.points()) == 96

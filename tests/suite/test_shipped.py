@@ -19,7 +19,7 @@ TEXTS = ("text_quickstart", "text_domains")  # texts in place of images
 ELSEWHERE = (PERSONALISED, WIDTH, RANKS, FIELD, FASHION, *DEVICES, *TEXTS)
 SUITES = sorted(path for path in SHIPPED.glob("*.yaml") if path.stem not in ELSEWHERE)
 FIVE = {"fedra", "inclusivefl", "depthfl", "alllarge", "allsmall"}
-CONTROLS = {"head_only", "exclusive"}
+CONTROLS = {"head_only", "exclusive", "majority"}
 
 
 @pytest.mark.parametrize("path", SUITES, ids=lambda path: path.stem)
@@ -40,7 +40,7 @@ def suite(name, catalogue, facts):
 
 def test_quickstart_is_one_scenario(catalogue, facts):
     cells = suite("quickstart", catalogue, facts).points()
-    assert len(cells) == 7
+    assert len(cells) == 8
     assert {str(cell.config["capacities"]) for cell in cells} == {"{'by_client': [12, 10, 8, 6, 4, 3]}"}
 
 

@@ -13,7 +13,7 @@ FILE = Path(__file__).parents[2] / "suites/unequal_width.yaml"
 def test_unequal_width_has_a_ceiling_a_floor_and_full_models_alone_beside_its_methods():
     found = load(FILE, Registry().catalogue)
     method = {label: found.points(methods=[label])[0].config["method"] for label in found.methods}
-    assert {method[label]["name"] for label in method} == {"heterofl", "fedrolex", "fjord", "fedavg"}
+    assert {method[label]["name"] for label in method} == {"heterofl", "fedrolex", "fjord", "fedavg", "majority"}
     assert method["fedavg_quarter"] == {**method["fedavg"], "width": 0.25}
     assert method["full_width_only"] == {**method["heterofl"], "rates": [1]}
     assert method["fjord_distilled"] == {**method["fjord"], "distill": True}
