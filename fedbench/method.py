@@ -119,7 +119,8 @@ class Setup:
         adapter: `adapter(backbone)` attaches the adapters.
         engine: `engine(model, start, plan, cohort, job) -> Uploads`, see `fedbench.engine`.
         scenario: Who could take part.
-        train: The suite's `train` section, resolved.
+        train: The suite's `train` section, resolved. Its `optimizer` has the rates of the current round: read it in
+            each.
         num_classes: C.
         image_size: H = W of the images.
         seed: The cell's seed.

@@ -30,7 +30,7 @@ from fedbench.models.draws import Draws
 from fedbench.models.layered import PADDING
 from fedbench.models.lowrank import FROZEN, Terms, load_additions
 from fedbench.models.optimizer import make_optimizer
-from fedbench.models.param_paths import holds, layer_of, name_of, places
+from fedbench.models.param_paths import at_classifier, holds, layer_of, name_of, places
 from fedbench.seeding import generator
 from fedbench.types import Cohort, Job, Plan, Uploads
 
@@ -126,7 +126,8 @@ class Step:
     def __init__(self, model: Blocks, leaves: StackedParams, plan: Plan, job: Job, draws: dict[int, Draws]) -> None:
         self.model, self.leaves, self.plan, self.job, self.draws = model, leaves, plan, job, draws
         trained = [tensor for tensor, _, _ in leaves if tensor.numel()]
-        self.optimizer = make_optimizer(trained, job.optimizer, fused=True) if trained else None
+        heads = [tensor for tensor, place, _ in leaves if tensor.numel() and at_classifier(place)]
+        self.optimizer = make_optimizer(trained, job.optimizer, fused=True, heads=heads) if trained else None
         self.pull = Pulling(model, leaves, job.pull, plan) if job.pull else None
 
     def __call__(self, inputs: dict[int, Batch]) -> Tensor:

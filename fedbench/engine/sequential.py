@@ -17,7 +17,7 @@ from fedbench.models.backbone import Blocks
 from fedbench.models.draws import Draws
 from fedbench.models.lowrank import FROZEN, Terms, load_additions, pairs, scaled
 from fedbench.models.optimizer import make_optimizer
-from fedbench.models.param_paths import by_layer, holders, places, trained_by
+from fedbench.models.param_paths import at_classifier, by_layer, holders, places, trained_by
 from fedbench.seeding import generator
 from fedbench.types import Cohort, Job, Plan, Pull, Uploads
 
@@ -102,7 +102,8 @@ def _tune(
 ) -> float:
     """Client n's local steps; returns its mean training loss, without the job's pull."""
     S_n, trained = plan.M[n].nonzero().flatten().tolist(), [tuned.parameter for tuned in mine.values()]
-    optimizer = make_optimizer(trained, job.optimizer) if trained else None
+    heads = [tuned.parameter for place, tuned in mine.items() if at_classifier(place)]
+    optimizer = make_optimizer(trained, job.optimizer, heads=heads) if trained else None
     pull, tail = _term(job.pull, mine, rows), _tail(model, job.pull, mine, n)
     draws = Draws(generator(job.seed, job.t, cohort.ids[n], "dropout", model.device))
     seed_dropout(model, draws)

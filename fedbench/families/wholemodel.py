@@ -134,7 +134,8 @@ def trainable(setup: Setup, start: str = "pretrained") -> WholeModel:
 
 Batch = tuple[Tensor, Tensor]
 LossOf = Callable[[Tensor, Tensor], tuple[Tensor, Tensor | float]]
-Turn = tuple[LossOf, Sequence[Iterable[Tensor]]]  # a loss, and the groups of tensors that it trains
+Group = Iterable[Tensor] | Tensors
+Turn = tuple[LossOf, Sequence[Group]]  # a loss, and the groups of tensors that it trains
 
 
 @dataclass(frozen=True)
@@ -174,7 +175,7 @@ Train = Callable[[Visit], tuple[float, Tensors | None]]
 def fit(
     setup: Setup,
     loss_of: LossOf,
-    groups: Sequence[Iterable[Tensor]],
+    groups: Sequence[Group],
     batches: Iterable[Batch],
     steps: int,
     then: Turn | None = None,
@@ -185,7 +186,8 @@ def fit(
         setup: What the runner hands to a method.
         loss_of: Called as `loss_of(x, y)`; the loss to be reported, a mean over the images, and what is added to it.
             `train.micro_batch` calls it for parts of a batch.
-        groups: Tensors that are trained; those of one group are clipped together.
+        groups: Tensors that are trained; those of one group are clipped together. Of a group with names, those that
+            are not the `model.`'s have `train.optimizer.head_lr`, where it is given.
         batches: Pairs (x, y).
         steps: How many steps are taken.
         then: a turn of others, with an optimiser of their own, on every batch after that.
@@ -196,10 +198,12 @@ def fit(
     return sum(losses) / max(len(losses), 1)
 
 
-def _turn(setup: Setup, loss_of: LossOf, given: Sequence[Iterable[Tensor]]) -> Callable[[Tensor, Tensor], Tensor]:
+def _turn(setup: Setup, loss_of: LossOf, given: Sequence[Group]) -> Callable[[Tensor, Tensor], Tensor]:
     """One step on a batch; returns the loss reported."""
-    groups = [list(group) for group in given]
-    optimizer = make_optimizer([tensor for group in groups for tensor in group], setup.train["optimizer"])
+    groups = [list(group.values()) if isinstance(group, Mapping) else list(group) for group in given]
+    named = [item for group in given if isinstance(group, Mapping) for item in group.items()]
+    heads = [tensor for name, tensor in named if not name.startswith("model.")]
+    optimizer = make_optimizer([w for group in groups for w in group], setup.train["optimizer"], heads=heads)
     micro_batch = cost.micro_batch_of(setup.train)
 
     def take(x: Tensor, y: Tensor) -> Tensor:

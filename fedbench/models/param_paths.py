@@ -63,6 +63,11 @@ def trained_layers(plan: Plan, r: Sequence[Mapping[str, Any]]) -> Tensor:
     return plan.trains & moving
 
 
+def at_classifier(place: str) -> bool:
+    """Whether the tensor there is a classifier's, see `of_classifier`."""
+    return layer_of(place) is None and of_classifier(name_of(place))
+
+
 def layer_of(place: str) -> int | None:
     """The layer, from 0, that the tensor there stands in; None where it is shared."""
     kind, _, rest = place.partition("/")

@@ -23,6 +23,7 @@ from fedbench.errors import UserError
 from fedbench.method import Method, Setup, State
 from fedbench.models.adapter import LowRank
 from fedbench.models.backbone import Blocks, Plain, Source, body_of, copy_of
+from fedbench.models.optimizer import Rates
 from fedbench.registry.registry import Registry, dataset_of
 from fedbench.seeding import generator, global_generator, seed_of
 from fedbench.simulation.checkpoint import Progress
@@ -104,7 +105,7 @@ class Simulation:
             self.federation = self._fitted(registry, shapes)
         self.by_client, self.left_out = federated.by_client, federated.splits.left_out
         self.records = RoundRecords(config, self.dataset, self.federation)
-        self.guard = Guard(config["train"].get("guard"))
+        self.guard, self.rates = Guard(config["train"].get("guard")), Rates(config["train"])
         self.method = self._method(registry, setup)
         check_ranks(self.model, self.federation.scenario)
         self.evaluation = self._evaluation(registry, tested)
@@ -144,7 +145,7 @@ class Simulation:
             adapter=attaching(registry.make("adapter", self.config["adapter"]), self.config["adapter"], self.seed),
             engine=self._train,
             scenario=self.federation.scenario,
-            train=self.config["train"],
+            train=self.rates.train,
             num_classes=len(self.dataset.classes),
             image_size=self.federated.train.size,
             seed=self.seed,
@@ -275,6 +276,7 @@ class Simulation:
             cohort = records.clocked.cohort(t, self.method)
             before = state
             chance = generator(self.seed, t, use="round")
+            self.rates.enter(t)
             state, report = checked_round(self.component, self.method, before, t, cohort, chance)
             if t == 0:
                 self._refuse_unkept(state)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, NotRequired
 from pydantic import AfterValidator, ConfigDict, Field, with_config
 from typing_extensions import TypedDict  # pydantic takes typing's own only from Python 3.12 on
 
-from fedbench.options import Count, Natural, NotNegative, Positive, Share
+from fedbench.options import Count, Natural, NotNegative, Positive, Range, Share
 from fedbench.suite.values import (
     Factor,
     Fraction,
@@ -89,6 +89,14 @@ class OptimizerKeys(TypedDict, total=False):
 
     name: Literal["sgd", "adamw"]
     lr: Positive
+    head_lr: Annotated[Positive | None, Field(description="rate of classifiers; null: lr")]
+    schedule: Annotated[
+        Literal["constant", "cosine", "linear"], Field(description="how the rates fall over the rounds of the run")
+    ]
+    warmup: Annotated[
+        Count | Annotated[float, Range(above=0, below=1)] | None,
+        Field(description="rounds, or a share of all, in which the rates rise to their full height; null: none"),
+    ]
     momentum: Annotated[float, Field(ge=0, lt=1)]
     weight_decay: NotNegative
 

@@ -328,13 +328,16 @@ _NOTHING: dict[str, dict[str, Any]] = {
     "": {**dict.fromkeys(SIZES), "frozen_weights": "resent", "frozen_features": "computed"},
     "data": {"proxy": None},
     "train": {"regularizer": None, "guard": None},
+    "train.optimizer": {"head_lr": None, "schedule": "constant", "warmup": None},
     "evaluation": {"by": "domain", "at": None, "validation": None, "sizes": False},
 }
 
 
 def _leave_out_nothing(plain: dict[str, Any]) -> None:
     """Take out what says that nothing is to happen."""
-    for section, nothing in ((plain[name] if name else plain, keys) for name, keys in _NOTHING.items()):
+    sections = {"": plain, **plain, "train.optimizer": plain["train"]["optimizer"]}
+    for name, nothing in _NOTHING.items():
+        section = sections[name]
         for key in [key for key, value in nothing.items() if section.get(key) == value]:
             section.pop(key, None)
     faults = plain.get("faults", {})

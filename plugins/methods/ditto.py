@@ -41,9 +41,9 @@ def ditto(
         def of_personal(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
             return loss([model.logits(v, x)], y, visit.t), towards(v, visit.start, lam)
 
-        mean_loss = fit(setup, of_global, [visit.weights.values()], visit.batches(), visit.steps)
+        mean_loss = fit(setup, of_global, [visit.weights], visit.batches(), visit.steps)
         v = copies(visit.start if (own := visit.own()) is None else own)
-        fit(setup, of_personal, [v.values()], visit.batches(), visit.personal_steps(epochs))
+        fit(setup, of_personal, [v], visit.batches(), visit.personal_steps(epochs))
         return mean_loss, v
 
     return wholemodel(

@@ -49,7 +49,7 @@ def fedavg(
         def loss_of(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor | float]:
             return loss([model.logits(visit.weights, x)], y, visit.t), visit.pull()
 
-        mean_loss = fit(setup, loss_of, [visit.weights.values()], visit.batches(), visit.steps)
+        mean_loss = fit(setup, loss_of, [visit.weights], visit.batches(), visit.steps)
         return mean_loss, visit.weights if kept else None
 
     def price() -> ClientCost:

@@ -90,7 +90,7 @@ def linear(setup: Setup, model: WholeModel, balanced_of: Callable[[Tensor], Bala
             generic, personal = losses(model, visit.weights, own, x, y, balanced)
             return generic, personal + visit.pull()
 
-        return fit(setup, loss_of, [visit.weights.values(), own.values()], visit.batches(), visit.steps), own
+        return fit(setup, loss_of, [visit.weights, own], visit.batches(), visit.steps), own
 
     def price() -> ClientCost:
         head = no_head(model.weights()).values()
@@ -148,7 +148,7 @@ def hypernetwork(
         N = counts(visit, setup)
         balanced, a = balanced_of(N), (N.double() / N.sum()).to(like.dtype)
         H = {name: w for name, w in visit.weights.items() if name.startswith((HIDDEN, MADE))}
-        rest = [w for name, w in visit.weights.items() if name not in H]
+        rest = {name: w for name, w in visit.weights.items() if name not in H}
 
         def of_generic(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor | float]:
             return balanced(model.logits(visit.weights, x), y), visit.pull()
@@ -156,7 +156,7 @@ def hypernetwork(
         def of_personal(x: Tensor, y: Tensor) -> tuple[Tensor, float]:
             return made_loss(model, visit.weights, a, x, y), 0.0
 
-        mean_loss = fit(setup, of_generic, [rest], visit.batches(), visit.steps, then=(of_personal, [H.values()]))
+        mean_loss = fit(setup, of_generic, [rest], visit.batches(), visit.steps, then=(of_personal, [H]))
         return mean_loss, {A_M: a}
 
     def personal(weights: Tensors, own: Tensors) -> Answer:

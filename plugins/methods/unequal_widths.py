@@ -146,7 +146,7 @@ def fjord(
         def loss_of(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor | float]:
             return of_batch(visit.weights, part, drawn[0], x, y, visit.t), visit.pull()
 
-        return fit(setup, loss_of, [visit.weights.values()], batches(), visit.steps)
+        return fit(setup, loss_of, [visit.weights], batches(), visit.steps)
 
     return widthwise(setup, cuts, ps, train, price_of_draws(setup, cuts, ps, OnLogits(loss), distill), aggregator)
 

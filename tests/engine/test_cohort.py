@@ -180,7 +180,10 @@ def test_any_grouping_equals_the_oracle(registry, monkeypatch):
     same(one, two)
 
 
-@pytest.mark.parametrize(("optimizer", "clip", "regularizer"), [(SGD, None, None), (ADAMW, 0.01, FEDDYN)])
+@pytest.mark.parametrize(
+    ("optimizer", "clip", "regularizer"),
+    [(SGD, None, None), (ADAMW, 0.01, FEDDYN), ({**SGD, "head_lr": 0.7}, 1.0, None)],
+)
 def test_optimisers_and_clipping_equal_the_oracles(registry, optimizer, clip, regularizer):
     cohort = ragged([4, 2, 1], steps=[4, 1, 3], sizes=[3])
     args = (ADAPTERS["plain"], cohort, {"optimizer": optimizer, "clip": clip, "regularizer": regularizer})
@@ -188,6 +191,25 @@ def test_optimisers_and_clipping_equal_the_oracles(registry, optimizer, clip, re
         rounds(registry, fast.train, {"name": "fedra"}, tiny_vit(), *args),
         rounds(registry, sequential.train, {"name": "fedra"}, tiny_vit(), *args),
     )
+
+
+@pytest.mark.parametrize("engine", [fast.train, sequential.train])
+def test_head_lr_is_the_rate_of_every_classifier_and_of_nothing_else(registry, engine):
+    """One plain step: what moves, moves in proportion to its rate."""
+    plain = {"name": "sgd", "lr": 0.1, "momentum": 0.0, "weight_decay": 0.0}
+    once = [
+        rounds(
+            registry, engine, {"name": "depthfl"}, tiny_vit(), ADAPTERS["plain"],
+            ragged([4, 2], steps=[1, 1], sizes=[3]), {"optimizer": optimizer, "clip": None}, many=1,
+        )[1][0]
+        for optimizer in ({**plain, "lr": 0.0}, plain, {**plain, "head_lr": 0.3})
+    ]  # fmt: skip
+    still, moved, apart = (dict(places(uploads)) for uploads in once)
+    heads = [place for place in moved if place.startswith("shared/")]
+    assert len(heads) > 2 and len(moved) > len(heads)
+    for place, was in still.items():
+        share = 3 if place in heads else 1
+        torch.testing.assert_close(apart[place] - was, share * (moved[place] - was), rtol=0, atol=1e-12)
 
 
 def test_own_last_layers_equal_the_oracles(registry):

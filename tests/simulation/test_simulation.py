@@ -9,13 +9,19 @@ import numpy as np
 import pytest
 import torch
 
+from fedbench.engine import cohort
 from fedbench.engine.process_group import together
 from fedbench.errors import UserError
+from fedbench.families import wholemodel
+from fedbench.families.split import participant
+from fedbench.models.optimizer import make_optimizer
 from fedbench.seeding import generator
 from fedbench.simulation.checkpoint import Progress
 from fedbench.simulation.simulation import Simulation
 from fedbench.testing.setups import same
 from fedbench.types import Images, Splits
+
+SGD = {"name": "sgd", "lr": 0.1, "momentum": 0.9, "weight_decay": 0.0}
 
 
 def test_the_same_configuration_gives_the_same_rows(registry, cells):
@@ -223,3 +229,29 @@ def test_a_state_that_cannot_be_kept_is_refused_after_the_first_round(registry, 
     with pytest.raises(UserError, match="/memory/seen is a set"):
         simulation.run(lambda t, rows: ended.append(t))
     assert not ended and simulation.state is None
+
+
+@pytest.mark.parametrize("name", ["fedra", "fedavg", "fedv", "pooled"])
+def test_every_family_trains_at_the_rates_of_the_round(registry, cells, monkeypatch, name):
+    seen = []
+
+    def noted(parameters, options, *args, heads=(), **more):
+        seen.append((options["lr"], options["head_lr"], len(heads)))
+        return make_optimizer(parameters, options, *args, heads=heads, **more)
+
+    for module in (cohort, participant, wholemodel):
+        monkeypatch.setattr(module, "make_optimizer", noted)
+    config = copy.deepcopy(cells["skew", name]) | {"engine": "cohort"}
+    config["train"]["optimizer"] = {**SGD, "head_lr": 0.02, "schedule": "linear"}
+    Simulation(config, registry).run()
+    assert set(seen) == {(0.1, 0.02, seen[0][2]), (0.05, 0.01, seen[0][2])} and seen[0][2] >= 1
+
+
+def test_a_schedule_of_a_whole_rate_changes_nothing(registry, cells):
+    config = copy.deepcopy(cells["skew", "fedra"])
+    config["evaluation"]["metrics"] = [{"name": "loss"}]
+    plain, _ = Simulation(config, registry).run()
+    lr = config["train"]["optimizer"]["lr"]
+    for optimizer, is_same in (({"schedule": "constant", "head_lr": lr}, True), ({"schedule": "cosine"}, False)):
+        other = {**config, "train": {**config["train"], "optimizer": {**config["train"]["optimizer"], **optimizer}}}
+        assert (Simulation(other, registry).run()[0] == plain) == is_same

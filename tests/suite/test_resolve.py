@@ -209,3 +209,20 @@ def test_an_aggregator_that_wraps_another_names_it_with_all_its_options(suite_of
     assert found == ["wrapping", "momentum"]
     with pytest.raises(UserError, match="no aggregator is called 'momentun'; did you mean 'momentum'"):
         suite_of(text.replace("INNER", "momentun"))
+
+
+def test_rates_that_do_not_change_are_those_of_before(suite_of):
+    """So that cells keep their identities."""
+    given = "defaults:\n  train: {optimizer: {OPTION}}\n"
+    plain = config(suite_of(SMALL))["train"]["optimizer"]
+    assert plain.keys() == {"name", "lr", "momentum", "weight_decay"}
+    for option, kept in {
+        "schedule: constant, warmup: null, head_lr: null": {},
+        "schedule: cosine": {"schedule": "cosine"},
+        "warmup: 3, head_lr: 1": {"warmup": 3, "head_lr": 1.0},
+        "warmup: 0.2": {"warmup": 0.2},
+    }.items():
+        text = SMALL.replace("defaults:\n", given.replace("OPTION", option), 1)
+        assert config(suite_of(text))["train"]["optimizer"] == {**plain, **kept}
+    with pytest.raises(UserError, match="warmup"):
+        suite_of(SMALL.replace("defaults:\n", given.replace("OPTION", "warmup: 1.5"), 1))

@@ -26,7 +26,8 @@ class Participant:
         self.arrives, self.refused, self.spoilt = bool(cohort.arrives[n]), "", False
         self.begun = dict(w)
         self.w = {name: nn.Parameter(value.clone()) for name, value in w.items()}
-        self.optimizer = make_optimizer(list(self.w.values()), setup.train["optimizer"])
+        heads = [value for name, value in self.w.items() if name.startswith(f"{HEAD}.")]
+        self.optimizer = make_optimizer(list(self.w.values()), setup.train["optimizer"], heads=heads)
         self.received: Values = {name: value.detach() for name, value in self.w.items()}
         self.losses: list[Tensor] = []
         self.seconds = 0.0

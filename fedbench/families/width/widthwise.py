@@ -207,7 +207,7 @@ def averaged_slices(
             logits = part.model.logits(visit.weights, x)
             return loss([logits.masked_fill(~there, 0.0) if mask else logits], y, visit.t), visit.pull()
 
-        return fit(setup, loss_of, [visit.weights.values()], visit.batches(), visit.steps)
+        return fit(setup, loss_of, [visit.weights], visit.batches(), visit.steps)
 
     def price(part: NarrowModel) -> ClientCost:
         return price_of(setup, part.model, OnLogits(loss))
