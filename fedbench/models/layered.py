@@ -11,6 +11,9 @@ from typing import Any, Protocol, cast
 import torch
 from torch import Tensor, nn
 
+from fedbench.errors import UserError
+from fedbench.words import counted
+
 PADDING = -1  # stands for no token where texts of several lengths are one tensor
 EVERY = 8  # tokens, of which the length of a batch of texts is a multiple
 
@@ -21,6 +24,28 @@ class Tokenizer(Protocol):
     def __call__(self, texts: Sequence[str] | Sequence[tuple[str, str]], max_length: int) -> list[list[int]]:
         """Return the ids of every text or pair of texts, special tokens included: 1 to max_length of each."""
         ...
+
+
+def must_leave_room(max_length: int, special: int, pairs: bool) -> None:
+    """Raises UserError where the special tokens of a text, or of a pair, are all that `max_length` leaves of it."""
+    if max_length <= special:
+        what = "pair of texts" if pairs else "text"
+        raise UserError(
+            f"data.max_length {max_length}: this backbone puts {counted(special, 'special token')} around a {what}, so "
+            f"that nothing of it is left; at least {special + 1}"
+        )
+
+
+def tokenized(tokenizer: Tokenizer, texts: Any, max_length: int) -> list[list[int]]:
+    """The ids of all texts. Raises UserError where a text has none, or more than `max_length`."""
+    ids = tokenizer(texts, max_length)
+    odd = next((len(own) for own in ids if not 1 <= len(own) <= max_length), None)
+    if odd is not None:
+        raise UserError(
+            f"data.max_length {max_length}: the backbone's tokenizer gives {odd} ids of a text; it must give 1 to "
+            f"{max_length}"
+        )
+    return ids
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,9 @@ import io
 import json
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import redirect_stderr, redirect_stdout
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,8 @@ Ref = Mapping[str, Any]
 LANGUAGE = re.compile(
     r"bert|gpt|llama|qwen|mistral|gemma|t5|opt-|phi-|lm\d*-|electra", re.IGNORECASE
 )  # in models' names
+LIBRARIES = ("torch", "timm", "transformers", "tokenizers")
+MOST_FILES = 2000  # of a folder that are looked at
 ASKING = 120.0  # seconds that a third-party backbone or data set may take to give its facts
 DECODING = 3600.0  # seconds that a third-party data set may take to be decoded, and its images to be dealt to clients
 
@@ -72,7 +75,7 @@ class Assets:
 
     def backbone(self, ref: Ref) -> dict[str, Any]:
         """num_layers, image_size, the weights' fingerprint and whether it reads texts; no weights are read where the
-        plugin can do without."""
+        plugin can do without. Computed again once a file has changed that its options name."""
 
         def compute() -> dict[str, Any]:
             if self._is_foreign("backbone", ref):
@@ -84,11 +87,10 @@ class Assets:
             facts = {"num_layers": layers, "image_size": source.image_size, "fingerprint": source.fingerprint}
             return {**facts, "texts": source.tokenizer is not None}
 
-        weights = ref.get("pretrained")
-        files = _weights(expanded(weights)) if isinstance(weights, str) else None
-        key = json.dumps([ref, files], sort_keys=True)
+        named = _with_files(ref)
+        key = json.dumps(named, sort_keys=True)
         if key not in self._backbones:
-            self._backbones[key] = remembered("backbone", [dict(ref), files, self.stamp("backbone", ref)], compute)
+            self._backbones[key] = remembered("backbone", [named, self.stamp("backbone", ref)], compute)
         return dict(self._backbones[key])
 
     def refuses_size(self, ref: Ref, size: int) -> str:
@@ -111,11 +113,11 @@ class Assets:
 
         if size == self.backbone(ref)["image_size"]:
             return ""
-        return remembered("image size", [dict(ref), size, self.stamp("backbone", ref)], compute)
+        return remembered("image size", [_with_files(ref), size, self.stamp("backbone", ref)], compute)
 
     def source(self, ref: Ref) -> Source:
         """A copy of the shapes of a backbone, without its weights."""
-        key = json.dumps(ref, sort_keys=True)
+        key = json.dumps(_with_files(ref), sort_keys=True)
         if key not in self._sources:
             try:
                 with self.registry.blaming("backbone", ref["name"]):
@@ -170,10 +172,12 @@ class Assets:
         halves: Any = (splits.train, splits.test)
 
         def compute() -> list[int]:
-            tokenizer: Any = self.source(config["backbone"]).tokenizer
-            return [max(map(len, tokenizer(half.text, most)), default=1) for half in halves]
+            from fedbench.models.layered import tokenized  # here, so that lists import no torch
 
-        weights = [dict(config["backbone"]), backbone["fingerprint"], self.stamp("backbone", config["backbone"])]
+            tokenizer: Any = self.source(config["backbone"]).tokenizer
+            return [max(map(len, tokenized(tokenizer, half.text, most)), default=1) for half in halves]
+
+        weights = [_with_files(config["backbone"]), self.stamp("backbone", config["backbone"])]
         lengths = remembered("text lengths", [dataset.fingerprint, most, weights], compute)
         train, test = (dataclasses.replace(half, length=n) for half, n in zip(halves, lengths, strict=True))
         return dataclasses.replace(dataset, load=lambda: dataclasses.replace(splits, train=train, test=test))
@@ -239,15 +243,14 @@ class Assets:
         return found["fact"]
 
     def stamp(self, kind: str, ref: Ref) -> list[Any]:
-        """What changes when the code behind a component, fedbench, torch or timm does."""
+        """What changes when the code behind a component, fedbench or a library that makes models does."""
         plugin = self.registry.catalogue.find(kind, ref["name"]).plugin
         if plugin not in self._stamps:
             self._stamps[plugin] = [
                 self.registry.version(plugin),
                 _tree(self.registry.module_file(plugin)),
                 _tree(fedbench.__file__),
-                package_version("torch"),
-                package_version("timm"),
+                *map(package_version, LIBRARIES),
             ]
         return self._stamps[plugin]
 
@@ -268,35 +271,55 @@ def _unread() -> Splits:
     raise AssertionError("the images of a third-party data set are read in workers alone")
 
 
-def _weights(path: Path) -> list[int] | list[list[int] | None] | None:
-    """What changes when a file of weights does, or any file in a folder of them."""
-    return [_stat(file) for file in sorted(path.iterdir())] if path.is_dir() else _stat(path)
+def _with_files(ref: Ref) -> list[Any]:
+    """A backbone, and what changes with the files and folders that its options name, and with the commit that the cache
+    of the Hugging Face Hub has of a name."""
+    return [dict(ref), [_facts_of(option) for name, option in sorted(ref.items()) if name != "name"]]
+
+
+def _facts_of(option: Any) -> Any:
+    if isinstance(option, Mapping | list):
+        return [_facts_of(part) for part in (option.values() if isinstance(option, Mapping) else option)]
+    if not isinstance(option, str) or not option or "\0" in option:
+        return None
+    there = expanded(option).absolute()
+    files = [there] if not there.is_dir() else sorted(islice(_files_in(there), MOST_FILES))
+    commits = sorted((_hub_cache() / f"models--{option.replace('/', '--')}" / "refs").glob("*"))
+    found = [[str(file), stat] for file in (*files, *commits) if (stat := _stat(file))]
+    return found or None
+
+
+def _hub_cache() -> Path:
+    """Where the client of the Hub keeps models, read without importing it."""
+    home = os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or expanded("~/.cache")) / "huggingface"
+    return expanded(os.environ.get("HF_HUB_CACHE") or Path(home) / "hub")
 
 
 def _stat(file: Path) -> list[int] | None:
+    """Of a file: who copies another one over it can keep its size and its date, but not when that was done."""
     try:
         stat = file.stat()
     except OSError:
         return None
-    return [stat.st_mtime_ns, stat.st_size]
+    return [stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size]
 
 
-def _tree(module_file: str | None, at_most: int = 2000) -> list[int] | None:
+def _files_in(folder: Path) -> Iterator[Path]:
+    """The files under a folder, but for hidden ones and compiled code."""
+    for place, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if name != "__pycache__" and not name.startswith("."))
+        yield from (Path(place, name) for name in sorted(names))
+
+
+def _tree(module_file: str | None) -> list[int] | None:
     """Newest change, total size and number of the files in a module's package; or the facts of a module in none."""
     if module_file is None:
         return None
     package = Path(module_file).parent
     if not (package / "__init__.py").is_file():
         return _stat(Path(module_file))
-    newest = size = count = 0
-    for folder, folders, names in os.walk(package):
-        folders[:] = [name for name in folders if name != "__pycache__" and not name.startswith(".")]
-        for name in names:
-            stat = os.stat(os.path.join(folder, name))
-            newest, size, count = max(newest, stat.st_mtime_ns), size + stat.st_size, count + 1
-            if count == at_most:
-                return [newest, size, count]
-    return [newest, size, count]
+    stats = [stat for file in islice(_files_in(package), MOST_FILES) if (stat := _stat(file))]
+    return [max(max(mtime, ctime) for mtime, ctime, _ in stats), sum(size for *_, size in stats), len(stats)]
 
 
 Tell = Callable[[dict[str, Any]], None]

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedbench.models.layered import EVERY, PADDING, Tokenizer
+from fedbench.models.layered import EVERY, PADDING, Tokenizer, tokenized
 from fedbench.types import Images, Texts
 
 # Per-channel mean and standard deviation of images in [0, 1]; `backbone` takes the ones its weights were
@@ -136,7 +136,9 @@ class TokenIds(Inputs):
         device: Where batches are.
         """
         super().__init__(texts, device)
-        ids = [] if texts.length and device == "meta" else tokenizer(texts.text, most)  # a plan needs no more
+        ids = (
+            [] if texts.length and device == "meta" else tokenized(tokenizer, texts.text, most)
+        )  # a plan needs no more
         self.lengths = np.array([len(own) for own in ids], dtype=np.int64)
         longest = max(texts.length, int(self.lengths.max(initial=1)))
         self.size = min(most, -(-longest // EVERY) * EVERY)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from fedbench import hookimpl
 from fedbench.disk import hash_of_bytes, hash_of_file
 from fedbench.models.backbone import Source
-from fedbench.models.layered import PADDING, mean_of_tokens
+from fedbench.models.layered import PADDING, mean_of_tokens, must_leave_room
 from fedbench.options import Natural, judged
 
 from .micro import WEIGHTS, load_weights, weights_file
@@ -45,14 +45,15 @@ class WordTokenizer:
         return [self._ids((text,) if isinstance(text, str) else text, max_length) for text in texts]
 
     def _ids(self, parts: Sequence[str], max_length: int) -> list[int]:
-        room = max(0, max_length - 1 - len(parts))
+        must_leave_room(max_length, 1 + len(parts), len(parts) > 1)
+        room = max_length - 1 - len(parts)
         ids = [list(islice(_words(part), room)) for part in parts]
         while sum(map(len, ids)) > room:
             max(ids, key=len).pop()
         made = [CLS]
         for part in ids:
             made += [*part, SEP]
-        return made[:max_length]
+        return made
 
 
 def _words(text: str) -> Iterator[int]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import time
 from dataclasses import replace
 
 import pytest
 from command import TINY
 
-from fedbench.registry.assets import Assets
+from fedbench.errors import UserError
+from fedbench.registry.assets import Assets, _tree
 from fedbench.registry.registry import Registry
 from fedbench.simulation.batches import TokenIds
 from fedbench_plugins.backbones.micro import WEIGHTS
@@ -85,3 +88,100 @@ def test_texts_are_tokenized_once_for_all_plans_and_never_for_shapes(assets, mon
         assert asked == [len(splits.train), len(splits.test)]
     whole = TokenIds(assets.dataset(data, 16).load().train, source({"name": "micro_bert"}).tokenizer, 16, "cpu")
     assert TokenIds(splits.train, None, 16, "meta").size == whole.size <= 16
+
+
+def replaced(path, content: bytes) -> None:
+    """As `rsync -t` and tar do: another content of equal size and date."""
+    date = path.stat().st_mtime_ns if path.exists() else 10**18
+    time.sleep(0.02)  # some file systems count their changes in ticks
+    path.write_bytes(content)
+    os.utime(path, ns=(date, date))
+
+
+def counted_asks(monkeypatch, registry) -> list[dict]:
+    """The references of the backbones that the plugin is asked for."""
+    asked, make = [], registry.make
+
+    def made(kind, ref, **given):
+        asked.append(ref)
+        return make(kind, {"name": "micro_vit"}, **given)
+
+    monkeypatch.setattr(registry, "make", made)
+    return asked
+
+
+@pytest.mark.parametrize("option", ["model", "pretrained", "any"])
+@pytest.mark.parametrize("how", ["file", "folder", "nested", "relative", "in a list"])
+def test_weights_of_equal_size_and_date_are_asked_for_again(own_cache, tmp_path, monkeypatch, option, how):
+    registry = Registry(in_place=True)
+    asked, file = counted_asks(monkeypatch, registry), tmp_path / "model" / "deep" / "weights.bin"
+    file.parent.mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    path = {"file": str(file), "folder": str(file.parent), "nested": str(tmp_path / "model")}.get(how, "./model")
+    ref = {"name": "micro_vit", option: [path] if how == "in a list" else path}
+    for content, times in ((b"one", 1), (b"one", 1), (b"two", 2)):
+        if times > len(asked):
+            replaced(file, content)
+        for _ in range(2):
+            Assets(registry).backbone(ref)
+        assert len(asked) == times
+
+
+def test_a_relative_name_is_another_model_in_another_folder(own_cache, tmp_path, monkeypatch):
+    registry = Registry(in_place=True)
+    asked = counted_asks(monkeypatch, registry)
+    for project in ("a", "b", "a"):
+        (tmp_path / project).mkdir(exist_ok=True)
+        if not (tmp_path / project / "model").exists():
+            replaced(tmp_path / project / "model", b"same")
+        monkeypatch.chdir(tmp_path / project)
+        Assets(registry).backbone({"name": "micro_vit", "model": "model"})
+    assert len(asked) == 2
+
+
+def test_a_changed_file_is_noticed_by_those_who_have_asked_before(own_cache, tmp_path, monkeypatch):
+    registry = Registry(in_place=True)
+    assets, asked, file = Assets(registry), counted_asks(monkeypatch, registry), tmp_path / "weights"
+    for content in (b"one", b"two"):
+        replaced(file, content)
+        assets.source({"name": "micro_vit", "model": str(file)})
+    assert len(asked) == 2
+
+
+def test_another_commit_of_a_model_of_the_hub_is_another_model(own_cache, tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    registry = Registry(in_place=True)
+    asked, main = counted_asks(monkeypatch, registry), tmp_path / "models--some--model" / "refs" / "main"
+    main.parent.mkdir(parents=True)
+    for commit in (b"1" * 40, b"2" * 40):
+        replaced(main, commit)
+        Assets(registry).backbone({"name": "micro_vit", "model": "some/model"})
+    assert len(asked) == 2
+
+
+def test_a_plugin_s_module_of_equal_size_and_date_is_read_again(tmp_path):
+    package = tmp_path / "package"
+    package.mkdir()
+    replaced(package / "__init__.py", b"A = 1")
+    before = _tree(str(package / "__init__.py"))
+    replaced(package / "__init__.py", b"A = 2")
+    assert _tree(str(package / "__init__.py")) != before
+
+
+@pytest.mark.parametrize("ids", [[], [1] * 9])
+def test_a_tokenizer_that_breaks_its_promise_is_named(assets, monkeypatch, ids):
+    data = {"name": "phrases6", "classes": 10, "train_per_class": 2, "test_per_class": 1, "max_length": 8}
+    source = assets.source
+    monkeypatch.setattr(assets, "source", lambda ref: replace(source(ref), tokenizer=lambda texts, most: [ids]))
+    message = f"data.max_length 8: the backbone's tokenizer gives {len(ids)} ids of a text; it must give 1 to 8"
+    with pytest.raises(UserError, match=message):
+        assets.outline({"data": data, "backbone": {"name": "micro_bert"}})
+    with pytest.raises(UserError, match=message):
+        TokenIds(assets.dataset(data, 8).load().train, lambda texts, most: [ids], 8, "cpu")
+
+
+@pytest.mark.parametrize("most", [1, 2])
+def test_a_plan_refuses_a_length_that_leaves_nothing_of_a_text(assets, most):
+    data = {"name": "phrases6", "classes": 10, "train_per_class": 2, "test_per_class": 1, "max_length": most}
+    with pytest.raises(UserError, match=f"data.max_length {most}: this backbone puts 2 special tokens around a text"):
+        assets.outline({"data": data, "backbone": {"name": "micro_bert"}})

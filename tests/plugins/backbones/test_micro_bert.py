@@ -31,12 +31,20 @@ def test_pairs_have_a_separator_and_what_is_too_long_is_cut_at_the_longer_end():
     assert tokenize([("the", "king king")], 64) == [[CLS, the, SEP, king, king, SEP]]
     assert tokenize([("the", "king " * 9)], 6) == [[CLS, the, SEP, king, king, SEP]]
     assert tokenize(["king " * 10_000], 5) == [[CLS, king, king, king, SEP]]
-    assert tokenize([("the", "king")], 3) == [[CLS, SEP, SEP]]
+    assert tokenize([("the", "king")], 4) == [[CLS, SEP, king, SEP]]
 
 
 def test_a_text_without_words_is_its_special_tokens():
     assert tokenize(["", " \n", ("", "")], 64) == [[CLS, SEP], [CLS, SEP], [CLS, SEP, SEP]]
-    assert tokenize(["the"], 1) == [[CLS]]
+
+
+@pytest.mark.parametrize(("text", "special"), [("the", 2), (("the", "king"), 3)])
+def test_a_length_that_leaves_nothing_of_a_text_is_refused(text, special):
+    for most in (1, special):
+        with pytest.raises(
+            UserError, match=rf"max_length {most}: .* {special} special tokens .* at least {special + 1}"
+        ):
+            tokenize([text], most)
 
 
 def test_the_vocabulary_has_every_word_of_the_registers():
