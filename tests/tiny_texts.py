@@ -18,12 +18,12 @@ IDS = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
 
 def tiny_bert(pooling="cls"):
     """A BERT of four layers of width 8."""
-    return TextModel(copy.deepcopy(made("BertConfig")), SEPARATOR, pooling)
+    return TextModel(copy.deepcopy(made("BertConfig")), pooling)
 
 
 def tiny_llama(pooling="last"):
     """A Llama of four layers of width 8."""
-    return TextModel(copy.deepcopy(made("LlamaConfig", **IDS, num_key_value_heads=1)), SEPARATOR, pooling)
+    return TextModel(copy.deepcopy(made("LlamaConfig", **IDS, num_key_value_heads=1)), pooling)
 
 
 @functools.cache

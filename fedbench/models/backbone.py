@@ -88,7 +88,7 @@ class Body(nn.Module):
 
     origin: what it is made of, and its adapters once they are attached, where known; what models of one origin cost is
     measured once. num_features: D, how many pooled features an image has: what `pooled` gives, and a classifier reads.
-    Raises UserError where the model remembers what it has seen.
+    Raises UserError where the model remembers what it has seen, or is of half precision.
     """
 
     def __init__(self, model: nn.Module, num_features: int, origin: str | None = None) -> None:
@@ -97,6 +97,9 @@ class Body(nn.Module):
                 f"{type(model).__name__} keeps running statistics (batch norm), which no client's own training could "
                 "average; take a model with group norm (try resnet50_gn)"
             )
+        if half := next((p.dtype for p in model.parameters() if p.dtype in (torch.bfloat16, torch.float16)), None):
+            kind, dtype = type(model).__name__, str(half).removeprefix("torch.")
+            raise UserError(f"{kind} has parameters of {dtype}; a backbone's are float32, as costs count them")
         super().__init__()
         self.model = model.requires_grad_(False)
         self.num_features, self.origin = num_features, origin

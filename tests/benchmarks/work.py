@@ -114,7 +114,7 @@ class TextWork(Work):
         bert = self.bert()
         AttentionInterface.register(ATTENTION, attention)
         bert.config._attn_implementation = ATTENTION
-        return TextModel(bert, None, "mean")
+        return TextModel(bert, "mean")
 
     def data(self, client: int) -> tuple[Tensor, Tensor]:
         """A client's ids (images, longest) int64, -1 where a text has ended, and labels (images,)."""

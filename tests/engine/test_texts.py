@@ -148,8 +148,8 @@ def test_padding_changes_nothing(make, pooling):
 
 
 def test_a_second_text_and_every_token_are_read():
-    """The same tokens in another order, or with the separator elsewhere, give other features."""
+    """The same tokens in another order, or with a second text that begins elsewhere, give other features."""
     model = body_of(tiny_bert())
-    x = torch.tensor([[4, 5, 3, 6, 7, 3]])
-    for other in ([[4, 3, 5, 6, 7, 3]], [[4, 5, 3, 7, 6, 3]], [[4, 5, 3, 6, 8, 3]]):
-        assert not torch.allclose(model.pooled(x), model.pooled(torch.tensor(other)), atol=1e-5)
+    x = torch.tensor([[4, 5, 3, 26, 27, 23]])
+    for other in ([[4, 5, 3, 6, 7, 3]], [[4, 3, 5, 26, 27, 23]], [[4, 5, 3, 27, 26, 23]], [[4, 5, 3, 6, 27, 23]]):
+        assert (model.pooled(x) - model.pooled(torch.tensor(other))).abs().max() > 4e-6

@@ -9,7 +9,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from ragged import ragged
-from tiny_texts import SEPARATOR, SMALL, TextBatches
+from tiny_texts import SMALL, TextBatches
 from torch import nn
 
 from fedbench.engine import sequential
@@ -54,6 +54,18 @@ class Theirs(nn.Module):
         return {"loss": F.cross_entropy(logits, labels), "logits": logits}
 
 
+class Pairs(TextBatches):
+    """Batches of pairs of texts: what stands behind the second token is of the second one."""
+
+    def __call__(self, n):
+        for x, y in super().__call__(n):
+            second = (torch.arange(x.shape[1]) > 1) & (x >= 0)
+            yield x + 20 * second, y
+
+    def only(self, rows):
+        return Pairs([self.ids[n] for n in rows], self.lengths, self.sizes)
+
+
 def test_pooled_is_a_trainer_on_the_same_batches(registry, tmp_path):
     transformers, _, _ = map(pytest.importorskip, ("transformers", "peft", "accelerate"))  # the last is Trainer's need
     config = transformers.BertConfig(**SMALL, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
@@ -64,8 +76,8 @@ def test_pooled_is_a_trainer_on_the_same_batches(registry, tmp_path):
     ours = copy.deepcopy(body)
     transformers.AttentionInterface.register(ATTENTION, attention)
     ours.config._attn_implementation = ATTENTION
-    batches = TextBatches([0, 1, 2], lengths=[5, 8, 3], sizes=[3, 2])
-    start, end, losses = pooled(registry, TextModel(ours, SEPARATOR, "mean"), batches)
+    batches = Pairs([0, 1, 2], lengths=[5, 8, 3], sizes=[3, 2])
+    start, end, losses = pooled(registry, TextModel(ours, "mean"), batches)
 
     theirs = Theirs(body.double(), start)
     in_order = [batch for n, steps in enumerate(STEPS) for batch in list(batches(n))[:steps]]
@@ -113,9 +125,9 @@ def trainers_losses(model, batches, folder):
         def get_train_dataloader(self):
             return [
                 {
-                    "input_ids": x.clamp(min=0),
+                    "input_ids": (x % 20).masked_fill(x < 0, 0),
                     "attention_mask": (x >= 0).long(),
-                    "token_type_ids": second_text(x),
+                    "token_type_ids": (x // 20).clamp(min=0),
                     "labels": y,
                 }
                 for x, y in batches
@@ -135,9 +147,3 @@ def trainers_losses(model, batches, folder):
     )  # fmt: skip
     InOrder(model, arguments, optimizers=(optimizer, constant)).train()
     return losses
-
-
-def second_text(x):
-    """What stands behind the first separator is the second text of a pair."""
-    ends = (x == SEPARATOR).long()
-    return ((ends.cumsum(1) - ends) > 0).long() * (x >= 0)
