@@ -13,15 +13,10 @@ from rich.filesize import decimal
 from rich.text import Text
 
 from fedbench.commands.choices import PLUGINS, FilePath, parsed_sets
-from fedbench.commands.dataset_check import (
-    DatasetFinding,
-    DatasetFolder,
-    entries,
-    make_from_packages,
-    prepared_backbones,
-)
+from fedbench.commands.dataset_check import DatasetFolder, entries, make_from_packages, prepared_backbones
 from fedbench.commands.output import Screen, listing
 from fedbench.data import data_dir, root_of
+from fedbench.data.checked import DataFinding
 from fedbench.data.sources import MISSING, DataSource, prepared_dir
 from fedbench.disk import cache_dir
 from fedbench.errors import UserError
@@ -218,7 +213,7 @@ def _checked(folder: DatasetFolder, image_size: int, console: Console | None) ->
     return {"name": folder.name, "findings": findings}
 
 
-def _print_finding(console: Console, finding: DatasetFinding) -> None:
+def _print_finding(console: Console, finding: DataFinding) -> None:
     style = {"ok": "green", "note": "dim", "WRONG": "red"}[finding.level]
     mark = Text(f"  {finding.level:6}", style)
     for paragraph in finding.text.split("\n"):

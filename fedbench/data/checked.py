@@ -1,20 +1,23 @@
-"""Faults of data that no cell can be computed with: in images or texts, labels and clients."""
+"""What is wrong with data, by one judgement for `data check`, `init`, `plan`, `run` and boards; and with clients."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
 import numpy as np
 
+from fedbench.disk import hash_of_bytes, remembered
 from fedbench.errors import UserError
 from fedbench.types import Client, Clients, Dataset, Images, Splits, Texts
 
 LOOKED_AT = 256  # float images whose range is looked at; a data set may be larger than memory
 DARK, DARKER = -0.25, 0.01  # images are normalised already if a larger share of their values than this lies below that
 NOBODY = "the partition makes no client at all"
+WAY = 1  # in which data are judged: raise it whenever `findings` says something else of the same data
 
 
 def loaded(dataset: Dataset, name: str) -> Splits:
@@ -49,12 +52,95 @@ def fault_of_splits(splits: object) -> str:
     return ""
 
 
+@dataclass(frozen=True)
+class DataFinding:
+    """The result of one check. level: `ok`, `note` (not decided) or `WRONG`."""
+
+    level: str
+    text: str
+
+
+def findings(splits: Splits, dataset: Dataset, official: bool = False, by_client: bool = False) -> list[DataFinding]:
+    """All that is wrong or odd about the images or texts of a data set, and their labels.
+
+    Args:
+        splits: what it has loaded.
+        dataset: the data set.
+        official: whether official lists say which there are of which class.
+        by_client: as of `fault_of_data`.
+    """
+    if faults := list(_faults(splits, dataset, by_client)):
+        return [DataFinding("WRONG", fault) for fault in faults]
+    found = [] if official else _of_untrained(splits, dataset)
+    if count := repeated(splits):
+        n = len(splits.test)
+        found.append(DataFinding("WRONG" if too_many(count, n) else "note", repeated_message(count, dataset, n)))
+    return found
+
+
+def doubts(splits: Splits, dataset: Dataset, official: bool = False, by_client: bool = False) -> list[str]:
+    """What is WRONG by `findings` with data that cells are computed with all the same, a sentence each.
+
+    It is kept in the cache folder, since every image is looked at. Empty where `fault_of_data` has a fault.
+    """
+    if next(_faults(splits, dataset, by_client), ""):
+        return []
+    labels = [hash_of_bytes(np.concatenate([half.y, half.domain]).tobytes()) for half in (splits.train, splits.test)]
+    key = [WAY, dataset.fingerprint, dataset.classes, dataset.domains, dataset.texts, labels, official]
+
+    def compute() -> list[str]:
+        return [one.text for one in findings(splits, dataset, official, by_client) if one.level == "WRONG"]
+
+    return list(remembered("data doubts", key, compute))
+
+
 def fault_of_data(splits: Splits, dataset: Dataset, by_client: bool = False) -> str:
-    """What is wrong with both splits of a data set, in a sentence; "" where nothing is. by_client: whether clients are
-    tested, so that a domain may have no test data."""
-    faults = (fault_of_split(getattr(splits, split), dataset, split) for split in ("train", "test"))
-    found = next(filter(None, faults), "")
-    return found or ("" if by_client else fault_of_domains(splits.test, dataset))
+    """What is wrong with both splits of a data set, so that no cell is computed with it, in a sentence; "" where
+    nothing is. by_client: whether clients are tested, so that a domain may have no test data."""
+    return next(_faults(splits, dataset, by_client), "")
+
+
+def _faults(splits: Splits, dataset: Dataset, by_client: bool) -> Iterator[str]:
+    """Those of data that no cell is computed with."""
+    halves = [fault_of_split(getattr(splits, split), dataset, split) for split in ("train", "test")]
+    found = [*filter(None, [fault_of_classes(dataset), *halves])]
+    yield from found
+    if not found and (fault := _fault_of_one_class(splits, dataset)):
+        yield fault
+    if not found and not by_client and (fault := fault_of_domains(splits.test, dataset)):
+        yield fault
+
+
+def fault_of_classes(dataset: Dataset) -> str:
+    """That a data set has one class alone, which any answer is right about, in a sentence; "" where it has more."""
+    if len(dataset.classes) > 1:
+        return ""
+    name = f"the one class {dataset.classes[0]!r}" if dataset.classes else "no class"
+    return _two_needed(f"it has {name}", dataset)
+
+
+def _fault_of_one_class(splits: Splits, dataset: Dataset) -> str:
+    """The same of labels: whatever answers that class is right about all of them."""
+    first = int(splits.test.y[0])
+    if (splits.test.y != first).any() or (splits.train.y != first).any():
+        return ""
+    noun = "text" if dataset.texts else "image"
+    return _two_needed(f"every training and test {noun} has the class {dataset.classes[first]!r}", dataset)
+
+
+def _two_needed(what: str, dataset: Dataset) -> str:
+    """With what the reader has noted: it may have joined classes."""
+    return "; ".join([f"{what}, and scores of one class are 100 % for all; two are needed", *dataset.notes])
+
+
+def _of_untrained(splits: Splits, dataset: Dataset) -> list[DataFinding]:
+    """About classes that no training image or text has: wrong where they are tested."""
+    if not (message := untrained_message(splits.train, dataset)):
+        return []
+    tested = int(np.isin(splits.test.y, splits.train.y, invert=True).sum())
+    noun = "text" if dataset.texts else "image"
+    more = f"; {tested:,} of {len(splits.test):,} test {noun}s are of such a class" if tested else ""
+    return [DataFinding("WRONG" if tested else "note", message + more)]
 
 
 def fault_of_split(half: Images | Texts, dataset: Dataset, split: str) -> str:

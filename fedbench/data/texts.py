@@ -8,15 +8,17 @@ import io
 import json
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from fedbench.data.image_files import UnreadableFile, content
+from fedbench.data.names import is_passed_over
 from fedbench.disk import hash_of_json
 from fedbench.errors import UserError
 from fedbench.seeding import seed_of
 from fedbench.types import Dataset, Splits, Texts
-from fedbench.words import counted, suggestion
+from fedbench.words import counted, is_text, suggestion
 
 TEXTS_VERSION = 1  # part of every fingerprint: raise it whenever the same files give other texts
 FORMATS = (".csv", ".tsv", ".jsonl", ".parquet")
@@ -65,23 +67,35 @@ def _texts(examples: Sequence[Example]) -> Texts:
 def chosen_for_test(examples: Sequence[Example], fraction: float, seed: int, what: str) -> list[bool]:
     """Which examples are for testing: that part of each class in each domain, two different texts or more given.
 
-    Copies of a text go the same way, and the pick within one class and domain depends on nothing outside it.
+    Copies of a text go the same way, whatever their classes and domains. Where there are none in several of these, the
+    pick within one class and domain depends on nothing outside it.
     """
     groups: dict[tuple[int, int], dict[Hashable, list[int]]] = defaultdict(lambda: defaultdict(list))
+    homes: dict[Hashable, set[tuple[int, int]]] = defaultdict(set)
     for i, one in enumerate(examples):
         groups[one.label, one.domain][one.text].append(i)
+        homes[one.text].add((one.label, one.domain))
+    ranked = {
+        group: sorted(copies, key=lambda text: seed_of(seed, use=f"{what} {text!r}"))
+        for group, copies in groups.items()
+    }
+    counts = {group: min(max(round(fraction * len(all_)), 1), len(all_) - 1) for group, all_ in ranked.items()}
+    first = {group: set(texts[: counts[group]]) for group, texts in ranked.items()}
     test = [False] * len(examples)
-    for copies in groups.values():
-        ranked = sorted(copies, key=lambda text: seed_of(seed, use=f"{what} {text!r}"))
-        for text in ranked[: min(max(round(fraction * len(ranked)), 1), len(ranked) - 1)]:
-            for i in copies[text]:
+    for group, texts in ranked.items():
+        # one that is in several groups is tested where all of them picked it; others of its own take its place
+        chosen = [text for text in texts[: counts[group]] if all(text in first[home] for home in homes[text])]
+        spare = (text for text in texts[counts[group] :] if len(homes[text]) == 1)
+        for text in (*chosen, *islice(spare, counts[group] - len(chosen))):
+            for i in groups[group][text]:
                 test[i] = True
     return test
 
 
 def tables_at(root: Path) -> list[Path]:
     """The file itself, or the tables in a folder, sorted. Raises: UserError where there are none."""
-    files = sorted(file for file in root.iterdir() if _format(file) in FORMATS) if root.is_dir() else [root]
+    there = [file for file in root.iterdir() if not is_passed_over(file.name)] if root.is_dir() else [root]
+    files = sorted(file for file in there if root == file or _format(file) in FORMATS)
     if not files:
         raise UserError(f"{root} holds no table: no file that ends in {', '.join(FORMATS)}")
     if _format(files[0]) not in FORMATS:
@@ -126,6 +140,8 @@ def cell(row: Row, column: str) -> str:
         raise UserError(f"{row.place}: column {column!r} must hold text, not {json.dumps(value, default=str)[:60]}")
     if "\0" in (found := str(value)):
         raise UserError(f"{row.place}: column {column!r} holds a NUL byte; is the file a table of texts?")
+    if not is_text(found):
+        raise UserError(f"{row.place}: column {column!r} holds half a character (a lone surrogate such as \\ud83d)")
     return found
 
 
@@ -160,13 +176,22 @@ def _json_lines(file: Path, text: str, columns: Sequence[str]) -> Iterator[Row]:
             continue
         place = f"{file}:{number}"
         try:
-            cells = json.loads(line)
+            cells = json.loads(line, object_pairs_hook=_without_repeats)
         except (ValueError, RecursionError) as error:
             raise UserError(f"{place}: no JSON: {error}") from error
         if not isinstance(cells, dict):
             raise UserError(f'{place}: a line must be one object, such as {{"text": "...", "label": "..."}}')
         _has(place, columns, cells)
         yield Row(place, cells)
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON. Raises: ValueError for a key that stands in it twice, of which `json` takes the last."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice = next(key for i, (key, _) in enumerate(pairs) if key in dict(pairs[:i]))
+        raise ValueError(f"the key {twice!r} stands in one object twice")
+    return found
 
 
 def _separated(file: Path, text: str, columns: Sequence[str]) -> Iterator[Row]:

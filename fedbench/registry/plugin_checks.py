@@ -62,16 +62,19 @@ def _fault(kind: str, made: Any) -> str:
         return _fault_of_function(made, CALLED[kind])
     module, _, name = INSTANCES[kind].rpartition(".")
     if isinstance(made, getattr(import_module(module), name)):
-        return _fault_of_names(made) if kind == "dataset" else ""
+        return _fault_of_dataset(made) if kind == "dataset" else ""
     return f"what is registered must return a {INSTANCES[kind]}, not {type(made).__name__}"
 
 
-def _fault_of_names(made: Dataset) -> str:
-    """Which domain or class has a name that no result can hold, as folders may have; "" where all can be written."""
+def _fault_of_dataset(made: Dataset) -> str:
+    """Which domain or class has a name that no result can hold, as folders may have, or that there is one class alone;
+    "" where nothing is wrong."""
     for noun, names in (("domain", made.domains), ("class", made.classes)):
         if odd := [name for name in names if not is_text(str(name))]:
             return f"the name of the {noun} {odd[0]!r} is not UTF-8, as names in results are; rename its folder"
-    return ""
+    from fedbench.data.checked import fault_of_classes  # here, so that lists import no numpy
+
+    return fault_of_classes(made)
 
 
 def _fault_of_function(made: Any, given: tuple[str, ...]) -> str:

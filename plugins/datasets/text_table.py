@@ -13,6 +13,7 @@ from typing import Annotated, NamedTuple
 from fedbench import hookimpl
 from fedbench.data import DataPart, DataSource, root_of
 from fedbench.data.image_files import UnreadableFile, content
+from fedbench.data.names import Names
 from fedbench.data.texts import Example, Row, Text, cell, chosen_for_test, is_quoted, rows_of, tables_at, text_dataset
 from fedbench.errors import UserError
 from fedbench.options import Length, Natural, PathText, Range, judged
@@ -23,7 +24,7 @@ from fedbench.words import shortened, suggestion
 
 Column = Annotated[str, Words("a column's name")]
 Columns = Column | Annotated[list[Column], Length(2, 2, distinct=True)]
-Names = Annotated[list[Annotated[str, Words("a class's name")]], Length(2, distinct=True)]
+ClassNames = Annotated[list[Annotated[str, Words("a class's name")]], Length(2, distinct=True)]
 Part = Annotated[float, Range(above=0, below=1)]
 SPLITS = ("train", "test")
 
@@ -48,7 +49,7 @@ def make(
     label: Column = "label",
     domain: Column | None = None,
     split: Column | None = None,
-    classes: Names | None = None,
+    classes: ClassNames | None = None,
     test_fraction: Part = 0.2,
     split_seed: Natural = 0,
 ) -> Dataset:
@@ -67,10 +68,9 @@ def make(
             raise UserError(f"text_table: the column {column!r} is given twice, for two things")
     files = tables_at(root_of("text_table", root))
     by_name = split is None and _are_splits(files)
-    found = [row for file in files for row in _found(file, texts, label, domain, split, by_name)]
+    names = Names(classes or ()), Names()
+    found = [row for file in files for row in _found(file, texts, (label, domain), names, split, by_name)]
     labels = list(classes or sorted({row.label for row in found}, key=_in_order))
-    if len(labels) < 2:
-        raise UserError(f"text_table: {root} has the label {labels[0]!r} alone; two classes are needed")
     domains = sorted({row.domain for row in found})
     code = {name: number for number, name in enumerate(labels)}
     for row in found:
@@ -89,7 +89,8 @@ def make(
                 "classes?"
             )
     train, tests = _halves(examples, test)
-    return text_dataset(domains, labels, train, tests, _notes(found, labels, tests))
+    joined = [*names[0].joined("labels"), *names[1].joined("domains")]
+    return text_dataset(domains, labels, train, tests, [*joined, *_notes(found, labels, tests)])
 
 
 def _are_splits(files: Sequence[Path]) -> bool:
@@ -119,8 +120,15 @@ def _notes(found: Sequence[_Found], labels: Sequence[str], tests: Sequence[Examp
 
 
 def _found(
-    file: Path, texts: Sequence[str], label: str, domain: str | None, split: str | None, by_name: bool
+    file: Path,
+    texts: Sequence[str],
+    of_names: tuple[str, str | None],
+    names: tuple[Names, Names],
+    split: str | None,
+    by_name: bool,
 ) -> list[_Found]:
+    """The rows of a file. of_names: the columns of labels and of domains · names: what these are called."""
+    label, domain = of_names
     tabs = file.suffix.lower() == ".tsv"
     found = []
     for row in rows_of(file, [*texts, label, *filter(None, (domain, split))]):
@@ -130,14 +138,15 @@ def _found(
         cells = [cell(row, column) for column in texts]
         one: Text = cells[0] if len(cells) == 1 else (cells[0], cells[1])
         quoted = tabs and any(map(is_quoted, cells))
-        found.append(_Found(row.place, one, _name(row, label), _name(row, domain) if domain else "all", own, quoted))
+        where = _name(row, domain, names[1]) if domain else "all"
+        found.append(_Found(row.place, one, _name(row, label, names[0]), where, own, quoted))
     return found
 
 
-def _name(row: Row, column: str) -> str:
+def _name(row: Row, column: str, names: Names) -> str:
     """A label or domain. Raises: UserError where it is empty."""
     if name := cell(row, column).strip():
-        return name
+        return names(name, row.cells[column])
     raise UserError(f"{row.place}: column {column!r} is empty")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Annotated, Any
@@ -78,7 +79,9 @@ class _Cluster:
 
 @contextmanager
 def _connected(ray: Any, address: str | None, cpus: int) -> Iterator[None]:
-    """Within, this process is a driver of the cluster. Raises: UserError where no cluster answers."""
+    """Within, this process is a driver of the cluster. Raises: UserError where no cluster answers, or none starts."""
+    if not os.path.isabs(os.path.expanduser("~")):  # a user whom the system does not know, as in a container
+        raise UserError("--executor ray: this user has no home folder, and Ray needs one; set HOME to a folder")
     if address not in (None, "auto"):
         check_reachable(address, "--executor ray: no Ray cluster at")
     here = {"num_cpus": cpus, "object_store_memory": 80 * 2**20, "_node_ip_address": "127.0.0.1"}
@@ -87,7 +90,8 @@ def _connected(ray: Any, address: str | None, cpus: int) -> Iterator[None]:
         with unchanged(QUIET):
             ray.init(address or "local", **(how if address else {**how, **here}))
     except (ConnectionError, RuntimeError, ValueError) as error:
-        raise UserError(f"--executor ray: no Ray cluster that can be used at {address!r}: {error}") from error
+        which = f"no Ray cluster that can be used at {address!r}" if address else "no Ray cluster starts here"
+        raise UserError(f"--executor ray: {which}: {error}") from error
     else:
         yield
     finally:

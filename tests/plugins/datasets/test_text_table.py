@@ -17,6 +17,7 @@ from fedbench.errors import DataMissing, UserError
 from fedbench_plugins.datasets import text_table
 
 ROWS = [{"text": f"text {i}, of {i % 2}", "label": "yn"[i % 2], "domain": "ab"[i // 10]} for i in range(20)]
+WAS_TESTED = ["text 8, of 0", "text 9, of 1", "text 14, of 0", "text 19, of 1"]
 
 
 def table(folder, name, rows=ROWS):
@@ -62,6 +63,26 @@ def test_the_drawn_split_depends_on_the_seed_alone_and_keeps_copies_of_a_text_to
     assert len(test) == 8 and not {one[0] for one in train} & {one[0] for one in test}
 
 
+def test_a_text_of_several_classes_or_domains_is_trained_on_or_tested(tmp_path):
+    """As of two annotators who disagree, or of four fifths of a table that came twice."""
+    both = [{**row, "label": "ny"[row["label"] == "n"]} for row in ROWS]
+    moved = [{**row, "domain": "ab"[row["domain"] == "a"]} for row in ROWS[::2]]
+    for more in (both, moved, [*both, *moved]):
+        for seed in range(5):
+            train, test = halves(
+                text_table.make(table(tmp_path, "t.csv", [*ROWS, *more]), domain="domain", split_seed=seed)
+            )
+            assert test and not {one[0] for one in train} & {one[0] for one in test}
+            assert len(train) + len(test) == len(ROWS) + len(more)
+            assert {one[1:] for one in test} == {(y, d) for y in (0, 1) for d in (0, 1)}
+
+
+def test_a_table_without_equal_texts_is_dealt_as_it_always_was(tmp_path):
+    """Numbers of existing results depend on it."""
+    test = halves(text_table.make(table(tmp_path, "t.csv"), domain="domain"))[1]
+    assert [one[0] for one in test] == WAS_TESTED
+
+
 def test_files_or_a_column_name_the_splits_and_two_columns_make_pairs(tmp_path):
     rows = [{"a": str(i), "b": "then", "label": i % 2, "part": "test" if i > 3 else "train"} for i in range(6)]
     by_column = text_table.make(table(tmp_path, "all.jsonl", rows), text=["a", "b"], split="part")
@@ -86,7 +107,6 @@ def test_files_or_a_column_name_the_splits_and_two_columns_make_pairs(tmp_path):
         ("t.csv", b'text,label\n"a,b\n', {}, "t.csv:2: "),
         ("t.csv", b"text,label\na,x\nb,q\n", {"classes": ["x", "z"]}, "t.csv:3: unknown label 'q'"),
         ("t.csv", b"text,label\na,x\nb,\n", {}, "t.csv:3: column 'label' is empty"),
-        ("t.csv", b"text,label\na,x\nb,x\n", {}, "has the label 'x' alone"),
         (
             "t.tsv",
             b"text\tlabel\ts\na\tx\tdev\n",
@@ -97,6 +117,25 @@ def test_files_or_a_column_name_the_splits_and_two_columns_make_pairs(tmp_path):
         ("t.jsonl", b'{"text": "a", "label": 1}\n{\n', {}, "t.jsonl:2: no JSON"),
         ("t.jsonl", b'{"text": null, "label": 1}\n', {}, "t.jsonl:1: column 'text' must hold text, not null"),
         ("t.jsonl", b'{"text": "a\\u0000", "label": 1}\n', {}, "t.jsonl:1: column 'text' holds a NUL byte"),
+        (
+            "t.jsonl",
+            b'{"text": "a", "label": 1, "text": "b"}\n',
+            {},
+            "t.jsonl:1: no JSON: the key 'text' stands in one",
+        ),
+        (
+            "t.jsonl",
+            b'{"text": "a", "label": 1, "x": {"y": 1, "y": 1}}\n',
+            {},
+            "the key 'y' stands in one object twice",
+        ),
+        (
+            "t.jsonl",
+            b'{"text": "a", "label": 1}\n{"label": 2, "text": "b", "label": 1}\n',
+            {},
+            "t.jsonl:2: no JSON: the",
+        ),
+        ("t.jsonl", b'{"text": "a\\ud83d", "label": 1}\n', {}, "t.jsonl:1: column 'text' holds half a character"),
         ("t.parquet", b"PAR1", {}, "cannot read"),
         ("t.txt", b"a", {}, "is no table that is read: its name must end in .csv"),
         ("t.xlsx", b"PK", {}, "is no table that is read: save it as CSV, in UTF-8"),
@@ -141,6 +180,45 @@ def test_files_are_splits_where_all_are_called_so(tmp_path, names, numbers):
         (tmp_path / name.replace(".CSV", ".csv")).rename(tmp_path / name)
     assert tuple(map(len, halves(text_table.make(str(tmp_path))))) == numbers
     assert len(halves(text_table.make(str(tmp_path / names[0])))[1]) == 4
+
+
+@pytest.mark.parametrize("name", ["._train.csv", ".train.csv", "~$train.csv", "._a.parquet"])
+def test_what_a_system_leaves_in_a_folder_is_no_table(tmp_path, name):
+    """As a folder that came from a Mac in an archive."""
+    for own in ("train.csv", "test.csv"):
+        table(tmp_path, own)
+    before = text_table.make(str(tmp_path)).fingerprint
+    (tmp_path / name).write_bytes(b"\0\5\x16\7")
+    assert text_table.make(str(tmp_path)).fingerprint == before
+    for own in ("train.csv", "test.csv"):
+        (tmp_path / own).unlink()
+    with pytest.raises(UserError, match="holds no table"):
+        text_table.make(str(tmp_path))
+
+
+def test_names_that_look_the_same_are_one_and_that_is_noted(tmp_path):
+    """Classes and domains, whatever their Unicode form; what was spelt first is what they are called."""
+    rows = [
+        {"text": str(i), "label": ("caf\xe9", "cafe\u0301", "tea")[i % 3], "where": ("m\xfcll", "mu\u0308ll")[i % 2]}
+        for i in range(24)
+    ]
+    made = text_table.make(table(tmp_path, "t.jsonl", rows), domain="where")
+    assert made.classes == ("caf\xe9", "tea") and made.domains == ("m\xfcll",)
+    told = 'written in several ways and taken for one: caf\xe9 ("caf\xe9", "cafe\\u0301")'
+    assert made.notes[0] == f"labels that are {told}" and made.notes[1].startswith("domains that are written in")
+    for given in ("caf\xe9", "cafe\u0301"):
+        chosen = text_table.make(table(tmp_path, "t.jsonl", rows), classes=[given, "tea"])
+        assert chosen.classes == (given, "tea") and chosen.load().train.y.min() == 0
+    alone = [{**row, "label": row["label"].replace("caf\xe9", "cafe\u0301")} for row in rows]
+    assert text_table.make(table(tmp_path, "t.jsonl", alone)).classes == ("cafe\u0301", "tea")
+
+
+def test_labels_that_a_reader_joins_are_named(tmp_path):
+    rows = [{"text": str(i), "label": label} for i, label in enumerate([1, "1", 1.0, " 1", 2, True, "True"] * 3)]
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    made = text_table.make(str(tmp_path / "t.jsonl"))
+    assert made.classes == ("True", "1", "2")
+    assert made.notes[0].endswith('taken for one: 1 (1, "1", 1.0, " 1"), True (true, "True")')
 
 
 def test_a_file_next_to_those_of_splits_is_refused(tmp_path):

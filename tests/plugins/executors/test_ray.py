@@ -19,7 +19,7 @@ from command import MAIN, TINY, environment, run, write_suite
 from fedbench.errors import UserError
 from fedbench.results import content_hash
 from fedbench.runner import runner
-from fedbench_plugins.executors.ray import QUIET, _Cluster
+from fedbench_plugins.executors.ray import QUIET, _Cluster, _connected
 
 ray = pytest.importorskip("ray")
 from ray.cluster_utils import Cluster  # noqa: E402
@@ -247,6 +247,25 @@ def test_what_cannot_work_is_told_in_a_line(tmp_path, options, told):
     write_suite(tmp_path, "chained")
     done = run("--executor", json.dumps({"name": "ray", **options}), cwd=tmp_path)
     assert done.exit_code == 2 and told in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("home", [None, "me"])
+def test_a_user_without_a_home_is_told_what_to_set(monkeypatch, home):
+    """As in a container whose user nobody made; Ray itself speaks of token storage."""
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path.replace("~", home or "~"))
+    started = SimpleNamespace(init=pytest.fail, shutdown=pytest.fail)
+    for address in (None, "auto"):
+        with pytest.raises(UserError, match="no home folder, and Ray needs one"), _connected(started, address, 1):
+            pass
+
+
+def test_a_cluster_that_does_not_start_here_is_told_without_an_address():
+    def init(*_, **__):
+        raise ConnectionError("no room")
+
+    failing = SimpleNamespace(init=init, shutdown=lambda: None)
+    with pytest.raises(UserError, match="ray: no Ray cluster starts here: no room"), _connected(failing, None, 1):
+        pass
 
 
 @pytest.mark.parametrize(
