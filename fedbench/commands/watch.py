@@ -26,7 +26,7 @@ from fedbench.results import examine, read_index
 from fedbench.results.columns import HALVED
 from fedbench.results.identity import id_in
 from fedbench.results.index import CELLS, read_expected
-from fedbench.results.manifest import read_manifest
+from fedbench.results.manifest import believed_manifest
 from fedbench.results.metric_direction import first_metric
 from fedbench.results.result import COMPARED
 from fedbench.results.store import cell_folders
@@ -277,7 +277,7 @@ def _list_failed(console: Console, outcome: RunSummary) -> None:
     for name in list(outcome.failed)[:MOST_SHOWN]:
         place, failed = places(id_in(name)), outcome.failed[name]
         also = f", {OUTPUT}" if (place / OUTPUT).is_file() else ""
-        written = (read_manifest(place) or {}).get("status") == failed["status"]
+        written = (believed_manifest(place) or {}).get("status") == failed["status"]
         where = f"{place / 'manifest.json'}{also}" if written else failed["reason"]
         console.print(Text(f"  {titles.get(id_in(name), name)}: {where}"), soft_wrap=True)
     if (left := len(outcome.failed) - MOST_SHOWN) > 0:

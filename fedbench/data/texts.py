@@ -243,7 +243,8 @@ def _parquet(file: Path, columns: Sequence[str]) -> Iterator[Row]:
     names = table.schema_arrow.names
     _has(str(file), columns, names)
     try:
-        batches = [batch.to_pylist() for batch in table.iter_batches(columns=[c for c in names if c in columns])]
+        wanted = [name for name in names if name in columns]
+        batches = [batch.to_pylist() for batch in table.iter_batches(columns=wanted, use_threads=False)]
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         raise _unreadable(file, error) from error
     number = 0
@@ -257,8 +258,8 @@ def _parquet_file(file: Path) -> Any:
     import pyarrow
     import pyarrow.parquet
 
-    try:
-        return pyarrow.parquet.ParquetFile(pyarrow.BufferReader(_bytes(file)))
+    try:  # in this thread: one of Arrow's that has these bytes when the interpreter ends would abort the process
+        return pyarrow.parquet.ParquetFile(pyarrow.BufferReader(_bytes(file)), pre_buffer=False)
     except (pyarrow.ArrowException, OSError) as error:
         raise _unreadable(file, error) from error
 

@@ -160,9 +160,12 @@ class Shares:
 
 def by_method(results: Mapping[str, Result]) -> tuple[dict[str, Shares], dict[str, list[int]]]:
     """(what is drawn of every method that trains layers, by label; the clients of each row, by its name); both empty
-    where none does."""
+    where none does, or their tables of rounds are lost."""
     import pandas  # which takes a while, and most of the program goes without
 
+    results = {label: r for label, r in results.items() if r.totals["rows"]}
+    if not results:
+        return {}, {}
     read = ["round", "client", "domain", "capacity", "trained_layers", "arrived"]
     tables = [r.rounds.select(read).to_pandas().assign(method=label) for label, r in results.items()]
     rounds = pandas.concat(tables, ignore_index=True)

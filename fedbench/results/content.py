@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedbench.disk import hash_of_json
+from fedbench.errors import UserError
 from fedbench.results.columns import COLUMNS, TIMINGS, UNHASHED
 from fedbench.results.files import checked_table, has_table
 from fedbench.results.identity import read_by_its_method
@@ -27,16 +28,17 @@ def manifest_content(manifest: Mapping[str, Any]) -> dict[str, Any]:
 def digest_of_cell(folder: Path, manifest: Mapping[str, Any]) -> str:
     """SHA-256 in hex over everything that a cell says but the tables of UNHASHED.
 
-    Equal for two runs of one cell, whatever the number of workers or the interruptions. That of a packed cell is known.
+    Equal for two runs of one cell, whatever the number of workers or the interruptions. It is computed of a packed cell
+    too: the `digest` that its manifest has says what the tables were when it was packed, and not what they are.
 
     Raises:
         UserError: where a table is not as it was written.
     """
-    if "digest" in manifest:
-        known: str = manifest["digest"]
-        return known
     kinds = [kind for kind in COLUMNS if kind not in UNHASHED and has_table(kind, folder, manifest)]
-    return digest_of(manifest, ((kind, checked_table(kind, folder, manifest)) for kind in kinds))
+    digest = digest_of(manifest, ((kind, checked_table(kind, folder, manifest)) for kind in kinds))
+    if manifest.get("digest", digest) != digest:
+        raise UserError(f"{folder}: its tables are not those that were packed: they have another digest.")
+    return digest
 
 
 def digest_of(manifest: Mapping[str, Any], tables: Iterable[tuple[str, pyarrow.Table]]) -> str:

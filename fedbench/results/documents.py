@@ -17,6 +17,10 @@ SEAL = "sha256"  # of the bytes of its file, in which it stands as BLANK
 BLANK = "0" * 64
 
 
+class TornFile(UserError):
+    """A JSON file that says nothing that can be believed; one of another version is none."""
+
+
 def write_json(path: Path, value: Mapping[str, Any]) -> None:
     """Write a JSON file with the result version and a seal: the hash of its own bytes.
 
@@ -111,7 +115,7 @@ def read_sealed(path: Path, required: Iterable[str], mend: str) -> dict[str, Any
         blank = _with_seal(text, seal, BLANK) if isinstance(seal, str) else ""
         fits = seal == hash_of_bytes(blank.encode())
     if not fits:
-        raise UserError(f"{path}: checksum mismatch: it was changed since it was written.\n{mend}")
+        raise TornFile(f"{path}: checksum mismatch: it was changed since it was written.\n{mend}")
     return value
 
 
@@ -125,6 +129,8 @@ def read_json(path: Path, required: Iterable[str], mend: str) -> dict[str, Any]:
 
 def _bytes_of(path: Path) -> bytes:
     try:
+        if path.exists() and not path.is_file():  # a pipe would be waited for, and a device has no end
+            raise TornFile(f"{path}: no regular file.")
         return path.read_bytes()
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}).") from error
@@ -134,11 +140,11 @@ def _value_of(written: bytes, path: Path, required: Iterable[str], mend: str) ->
     try:
         value = parsed(written.decode("utf-8"))
     except (ValueError, RecursionError) as error:
-        raise UserError(f"{path}: not readable as JSON ({error}).\n{mend}") from error
+        raise TornFile(f"{path}: not readable as JSON ({error}).\n{mend}") from error
     if not isinstance(value, dict) or "result_version" not in value:
-        raise UserError(f"{path}: not a file of fedbench (it has no result_version).\n{mend}")
+        raise TornFile(f"{path}: not a file of fedbench (it has no result_version).\n{mend}")
     if value["result_version"] not in READABLE:
         raise UserError(wrong_version(path, value["result_version"]))
     if missing := [name for name in required if name not in value]:
-        raise UserError(f"{path}: {', '.join(missing)} missing.\n{mend}")
+        raise TornFile(f"{path}: {', '.join(missing)} missing.\n{mend}")
     return value

@@ -36,12 +36,14 @@ def damage(folder: Path, manifest: Mapping[str, Any]) -> dict[str, str]:
     """What is wrong with the files of a finished cell, by name: a table that is missing, or any file that is not as
     it was written. The state may be deleted.
 
-    Of a packed cell only the state is looked at; its tables are checked when they are read. A cell of an older
-    fedbench, whose manifest describes no files, needs its tables, not empty.
+    A table of a packed cell is lost with the file that it is packed in. A cell of an older fedbench, whose manifest
+    describes no files, needs its tables, not empty.
     """
     if "tables" in manifest:
         found = {name: fault(folder / name, facts) for name, facts in manifest.get("files", {}).items()}
-        return {name: wrong for name, wrong in found.items() if wrong and wrong != MISSING}
+        lost = store_of(suite_folder_of(folder)).lost(manifest)
+        packed = {f"{kind}.parquet": f"lost with {wrong.partition(': ')[0]}" for kind, wrong in lost.items()}
+        return {name: wrong for name, wrong in found.items() if wrong and wrong != MISSING} | packed
     if not (files := manifest.get("files")):
         return {name: "missing or empty" for name in ALWAYS if not _has_content(folder / name)}
     found = {name: fault(folder / name, facts) for name, facts in files.items()}
@@ -64,14 +66,23 @@ def _has_content(path: Path) -> bool:
     return path.is_file() and path.stat().st_size > 0
 
 
-def cleared(folder: Path, manifest: Mapping[str, Any]) -> list[str]:
+def cleared(folder: Path, manifest: Mapping[str, Any] | None) -> list[str]:
     """Make a cell's folder ready to be computed into: what a killed process left half written is deleted, what is
-    damaged of a finished cell is set aside, with a line on each of those."""
+    damaged of a finished cell is set aside, with a line on each of those. manifest: None where it has none that can be
+    believed."""
     for leftover in folder.glob(".*.tmp"):
         leftover.unlink(missing_ok=True)
     lines = []
+    if manifest is None and os.path.lexists(folder / "manifest.json"):
+        kept = set_aside(folder / "manifest.json", folder).name
+        lines.append(f"{folder / 'manifest.json'}: not as it was written. Set aside as {kept}.")
+        for name in TABLES:  # of which nobody knows whose they are
+            (folder / name).unlink(missing_ok=True)
+    manifest = manifest or {}
     for name, wrong in damage(folder, manifest).items() if manifest.get("status") == "finished" else ():
         there = os.path.lexists(folder / name)
+        if not there and "tables" in manifest:  # it was packed: the run says which of the suite's tables is damaged
+            continue
         kept = f" Set aside as {set_aside(folder / name, folder).name}." if there else ""
         lines.append(f"{folder / name}: {wrong}.{kept}")
     return lines

@@ -31,8 +31,8 @@ MOST_TOLD = 20  # lines on what is wrong
 class Found:
     """What lies under a folder.
 
-    wrong: a line on everything that is not as it was written, its path first; the results that it concerns have a
-    fault, and no manifest · undecided: where candidates are left out, those of methods of which the index names nothing
+    wrong: a line on everything that is not as it was written, its path first; results that cannot be shown without it
+    have a fault · undecided: where candidates are left out, those of methods of which the index names nothing
     else.
     """
 
@@ -43,15 +43,22 @@ class Found:
     def read(self, kinds: Iterable[str]) -> Found:
         """With the faults of finished results whose tables of these kinds are not as they were written.
 
-        Packed tables were compared with their hashes already; this reads the tables of cells that are not packed.
+        Of a cell in a folder any of them is a fault. Of packed cells the scores are; a result without another of its
+        tables is without what that feeds.
         """
         kinds, results, torn = tuple(kinds), list[Result](), dict[str, None]()
+        by_suite: dict[SuiteTables, list[str]] = {}
         for result in self.results:
             if result.status == "finished" and result.cells is not None:
-                result.cells.check(kinds, [result.entry.cell])
-                if fault := result.cells.faults.get(result.entry.cell):
-                    result = replace(result, fault=first_line(fault))
-                    torn[result.fault] = None
+                by_suite.setdefault(result.cells, []).append(result.entry.cell)
+        for suite, ids in by_suite.items():
+            suite.check(kinds, ids)
+            torn |= dict.fromkeys(map(first_line, suite.store.damaged.values()))
+        for result in self.results:
+            cells = result.cells if result.status == "finished" else None
+            if cells and (fault := cells.fault(result.entry.cell, result.manifest)):
+                result = replace(result, fault=first_line(fault))
+                torn[result.fault] = None
             results.append(result)
         return replace(self, results=results, wrong=list(dict.fromkeys((*self.wrong, *torn))))
 
@@ -75,17 +82,18 @@ def what_is_wrong(wrong: Sequence[str]) -> str:
     """The lines of `Found.wrong` as a message."""
     more = [f"... and {len(wrong) - MOST_TOLD} more"] if len(wrong) > MOST_TOLD else []
     lines = "".join(f"\n  {line}" for line in [*wrong[:MOST_TOLD], *more])
-    return (
-        f"not as it was written:{lines}\n"
-        f"Delete the folder of such a cell, or {INDEX}, and run the whole suite again: what is finished is kept."
-    )
+    mend = "Run the whole suite again, which computes what is lost and keeps the rest."
+    if any(line.partition(": ")[0].endswith(INDEX) for line in wrong):
+        mend += f" An {INDEX} must be restored from a copy: it names what is packed."
+    return f"not as it was written:{lines}\n{mend}"
 
 
 def examine(paths: Iterable[str | Path], candidates: bool = False) -> Found:
     """Everything under the given results roots, suite folders or cell folders, in the order of the suites.
 
-    A suite whose index or packed tables are not as they were written is left out, with a line in `wrong`. Two suites of
-    one name in different folders are kept apart: the folder is added to the name. Foreign files are ignored.
+    A suite whose index is not as it was written is left out, with a line in `wrong`; of a packed table only what it
+    feeds is. Two suites of one name in different folders are kept apart: the folder is added to the name. Foreign files
+    are ignored.
 
     Args:
         paths: the folders.
@@ -151,7 +159,10 @@ def _is_cell(path: Path) -> bool:
     """Whether a path is a cell's folder, which need not be there any more where the cell is packed."""
     if (path / MANIFEST).is_file():
         return True
-    return path.absolute().parent.name == CELLS and path.name in store_of(suite_folder_of(path)).ids
+    if path.absolute().parent.name != CELLS:
+        return False
+    store = store_of(suite_folder_of(path))
+    return path.name in store.ids or CELLS in store.damaged
 
 
 def _undecided(results: Sequence[Result]) -> list[Result]:
@@ -188,6 +199,7 @@ def _seen(folder: Path, cell: str | None) -> Found:
     entries = [entry for entry in (index.entries if index else ()) if cell in (None, entry.cell)]
     manifests: dict[str, Mapping[str, Any]] = {}
     faults: dict[str, str] = {}
+    packed = [first_line(wrong) for wrong in store.damaged.values()]
     bare: list[str] = []
     loose = _loose(folder)
     for id in dict.fromkeys(entry.cell for entry in entries):
@@ -201,7 +213,9 @@ def _seen(folder: Path, cell: str | None) -> Found:
         elif id in loose and any((places(id) / name).is_file() for name in ALWAYS):
             faults[id] = f"{places(id) / MANIFEST}: missing"
             bare.append(places(id).name)
-    wrong = [fault for id, fault in faults.items() if places(id).name not in bare]
+        elif CELLS in store.damaged:
+            faults[id] = first_line(store.damaged[CELLS])
+    wrong = list(dict.fromkeys(packed + [fault for id, fault in faults.items() if places(id).name not in bare]))
     if bare:
         wrong.append(f"{folder}: {counted(len(bare), 'cell')} with tables and no {MANIFEST}: {shortened(bare)}")
     finished = {id for id, manifest in manifests.items() if manifest["status"] == "finished"}
@@ -228,7 +242,8 @@ def _look_at_cell(folder: Path) -> Found:
     listed = _look_at_suite(suite_folder_of(folder), id_in(folder.name))
     if listed.results:
         return listed
-    manifest = read_manifest(folder) or {}
+    if (manifest := read_manifest(folder)) is None:
+        raise UserError(what_is_wrong(listed.wrong or [f"{folder}: no cell"]))
     config = manifest["config"]
 
     def name(key: str) -> str:

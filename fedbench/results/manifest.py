@@ -9,7 +9,7 @@ from typing import Any
 from fedbench.disk import hash_of_json
 from fedbench.errors import UserError
 from fedbench.results.columns import ENDED, STATUSES
-from fedbench.results.documents import read_sealed, write_json
+from fedbench.results.documents import TornFile, read_sealed, write_json
 from fedbench.results.identity import id_in, identity_of, named
 from fedbench.results.index import CELLS
 from fedbench.results.schema_checks import check_manifest
@@ -17,7 +17,7 @@ from fedbench.results.store import settled, store_of, suite_folder_of
 
 MANIFEST = "manifest.json"
 CHECKPOINT = "checkpoint"  # the folder next to it, from which a run resumes
-MEND = "Delete the folder it lies in and run the suite again: only that cell is computed again."
+MEND = "Run the suite again: only that cell is computed again."
 
 HASHED = ("config", "fingerprints", "versions")  # what the id is a hash of
 
@@ -38,6 +38,14 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
     return settled(suite_folder_of(path.parent), lambda: _read_now(path))
 
 
+def believed_manifest(folder: Path) -> dict[str, Any] | None:
+    """As `read_manifest`, and None where it says nothing that can be believed: a run computes that cell again."""
+    try:
+        return read_manifest(folder)
+    except TornFile:
+        return None
+
+
 def _read_now(path: Path) -> dict[str, Any] | None:
     try:
         manifest = read_sealed(path, ("status", "id", *HASHED), MEND)
@@ -48,9 +56,9 @@ def _read_now(path: Path) -> dict[str, Any] | None:
     try:
         check_manifest(manifest)
     except TypeError as error:
-        raise UserError(f"{path}: not a manifest of fedbench ({error}).\n{MEND}") from error
+        raise TornFile(f"{path}: not a manifest of fedbench ({error}).\n{MEND}") from error
     if wrong := _mistaken(manifest, path):
-        raise UserError(f"{path}: {wrong}.\n{MEND}")
+        raise TornFile(f"{path}: {wrong}.\n{MEND}")
     return manifest
 
 

@@ -35,7 +35,7 @@ from fedbench.results.manifest import CHECKPOINT, MANIFEST, read_manifest
 from fedbench.results.pack import Ended, pack, with_cells
 from fedbench.results.result import Result
 from fedbench.results.schema_checks import is_folder_name, refuse_links
-from fedbench.results.store import cell_folders
+from fedbench.results.store import Store, cell_folders
 from fedbench.results.tuning import Key, Search, searches_of, with_searches
 
 # What gives way to what: a cell that nobody has finished to one that failed, that to one of the target's that can
@@ -212,7 +212,8 @@ def _write(suite: _Suite, expected: list[Mapping[str, Any]], searches: Mapping[K
         for id, result in taken.items():
             _copy_others(result.folder, places(id))
         if taken:
-            index = with_cells(target, index, {id: _ended(result) for id, result in taken.items()})
+            store = Store(target, index.tables)
+            index = with_cells(target, index, {id: _ended(result) for id, result in taken.items()}, store)
         if index != old:
             commit(target, index)
         for id in taken:  # what was there of it, which gives way

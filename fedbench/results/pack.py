@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,8 +21,9 @@ from fedbench.results.index import CELLS, INDEX, Index, Packed, commit, read_ind
 from fedbench.results.lock import remove_locks
 from fedbench.results.manifest import CHECKPOINT, MANIFEST, read_manifest
 from fedbench.results.schema_checks import CONFIG
-from fedbench.results.store import CELL, NAMES, PLAIN, Store, cell_folders, columns_of, packed_schema
-from fedbench.results.tables import RESULT_VERSION, VERSION_KEY, numbers
+from fedbench.results.store import CELL, NAMES, PLAIN, Store, cell_folders, columns_of, packed_schema, spans, without
+from fedbench.results.tables import MOST_ROWS, RESULT_VERSION, VERSION_KEY, numbers
+from fedbench.words import counted
 
 if TYPE_CHECKING:
     import pyarrow
@@ -55,10 +56,11 @@ def pack(suite_folder: Path) -> int:
 
     The new tables are written next to the old ones, and the index that names them is replaced: after a kill at any
     moment one or the other is there, whole. Cells at work stay where they are, and so do those with a checkpoint to
-    resume from and those whose files are damaged.
+    resume from and those whose files are damaged. Where a table is damaged, all stay until the cells that it concerns
+    lie in folders too, so that nothing more is lost; it is then dropped.
 
     Raises:
-        UserError: where the index or the tables are not as they were written, or the folder cannot be written to.
+        UserError: where the index is not as it was written, the folder cannot be written to, or a table is damaged.
     """
     folder = Path(suite_folder)
     with locked(folder / INDEX):
@@ -67,8 +69,17 @@ def pack(suite_folder: Path) -> int:
             return 0
         found = {id: _ended(places(id)) for id in dict.fromkeys(entry.cell for entry in index.entries)}
         new = {id: one for id, one in found.items() if one is not None}
-        if new:
-            index = commit(folder, with_cells(folder, index, new))
+        store = Store(folder, index.tables)
+        if new or store.damaged:
+            store.check(KINDS)
+        gone = _concerned(store, index)
+        if kept := [id for id in gone if id in found and not (places(id) / MANIFEST).is_file()]:
+            wrong, _, mend = next(iter(store.damaged.values())).partition("\n")
+            raise UserError(
+                f"{wrong}\nNothing is packed while {counted(len(kept), 'cell')} must be computed again. {mend}"
+            )
+        if new or store.damaged:
+            index = commit(folder, with_cells(folder, index, new, store, gone))
         _sweep(folder, index)
         for id, one in new.items():
             _clear(places(id), one.written)
@@ -90,33 +101,39 @@ def _ended(folder: Path) -> Ended | None:
         return None
 
 
-def with_cells(folder: Path, index: Index, new: Mapping[str, Ended]) -> Index:
+def _concerned(store: Store, index: Index) -> list[str]:
+    """The cells that have lost a table, or all they had where that of the cells is damaged."""
+    if CELLS in store.damaged:
+        whole = [store.table(kind) for kind in COLUMNS if kind in store.files and kind not in store.damaged]
+        return list(dict.fromkeys([id for table in whole for id in spans(table)] or [e.cell for e in index.entries]))
+    return [id for id in store.ids if store.lost(store.manifest(id) or {})]
+
+
+def with_cells(folder: Path, index: Index, new: Mapping[str, Ended], store: Store, gone: Collection[str] = ()) -> Index:
     """An index whose tables have these cells too, in place of those of the same ids; the tables are written.
 
-    Cells are in the order of the index. The caller holds the lock of the index, and commits what it returns.
+    Cells are in the order of the index. The caller holds the lock of the index, and commits what it returns. store: of
+    the folder; its damaged tables are dropped · gone: packed cells that are dropped too.
     """
     import pyarrow as pa
 
-    store = Store(folder, index.tables)
     order = {id: place for place, id in enumerate(dict.fromkeys(e.cell for e in index.entries))}
     tables = {}
     for kind in KINDS:
-        parts = [_without(store.table(kind), new)] if kind in store.files else []
+        there = kind in store.files and not {kind, CELLS} & store.damaged.keys()
+        parts = [without(store.table(kind), {*new, *gone})] if there else []
         if kind == CELLS:
-            whole = _joined([*parts, _cells(new)], index)
+            parts += [_cells(new)] if new else []
         else:
             parts += [_with_id(kind, id, one.tables[kind]) for id, one in new.items() if kind in one.tables]
-            whole = pa.concat_tables([_plain(part) for part in parts]) if parts else ()
-        if len(whole):
-            tables[kind] = _written(folder, kind, _sorted(whole, order))
+        if not any(map(len, parts)):
+            continue
+        plain = [_plain(part) for part in parts]
+        whole = _joined(plain, index) if kind == CELLS else pa.concat_tables(plain)
+        if len(whole) > MOST_ROWS:  # which nobody could read
+            raise UserError(f"{folder}: {len(whole):,} rows of {kind} are too many for a table; cells stay in folders.")
+        tables[kind] = _written(folder, kind, _sorted(whole, order))
     return replace(index, tables=tables)
-
-
-def _without(table: pyarrow.Table, ids: Iterable[str]) -> pyarrow.Table:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    return table.filter(pc.invert(pc.is_in(table[CELL].cast(pa.string()), pa.array(list(ids), pa.string()))))
 
 
 def _plain(table: pyarrow.Table) -> pyarrow.Table:
@@ -156,7 +173,7 @@ def _joined(parts: Sequence[pyarrow.Table], index: Index) -> pyarrow.Table:
     """The rows of all cells, each with its first name in the index."""
     import pyarrow as pa
 
-    plain = [_plain(part).drop_columns([n for n in NAMES if n in part.column_names]) for part in parts]
+    plain = [part.drop_columns([n for n in NAMES if n in part.column_names]) for part in parts]
     whole = pa.concat_tables(plain, promote_options="default")
     first: dict[str, Any] = {}
     for entry in index.entries:

@@ -89,8 +89,9 @@ def _framed(table: pyarrow.Table) -> pandas.DataFrame:
 
     whole: dict[Any, Any] = {pa.int16(): pandas.Int64Dtype(), pa.int64(): pandas.Int64Dtype()}
     nullable = {name for name in table.column_names if table[name].null_count and pa.types.is_integer(table[name].type)}
-    frame: pandas.DataFrame = table.select([n for n in table.column_names if n not in nullable]).to_pandas()
-    for name in (n for n in table.column_names if n in nullable):
+    names = [name for name in table.column_names if name not in nullable]
+    frame: pandas.DataFrame = table.select(names).to_pandas(use_threads=False)  # it has numpy's buffers
+    for name in (name for name in table.column_names if name in nullable):
         frame.insert(table.column_names.index(name), name, table[name].to_pandas(types_mapper=whole.get))
     return frame
 

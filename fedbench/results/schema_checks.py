@@ -9,7 +9,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, fields
 from pathlib import Path
 from types import UnionType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, TypeVar, Union, cast, get_args, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    NotRequired,
+    Required,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from annotated_types import Interval, Len, Predicate
 from typing_extensions import TypedDict
@@ -26,6 +39,7 @@ T = TypeVar("T")
 
 MOST = 2**63  # of what fedbench counts, nothing comes near
 Count = Annotated[int, Interval(gt=-MOST, lt=MOST)]
+Counted = Annotated[int, Interval(ge=1, lt=MOST)]
 Number = Count | Annotated[float, Interval(gt=-MOST, lt=MOST)]
 _BOUNDED: dict[Any, Any] = {int: Count, float: Annotated[float, Interval(gt=-MOST, lt=MOST)]}
 
@@ -36,16 +50,17 @@ def is_folder_name(name: str) -> bool:
 
 
 def _object(strict: bool = False, **parts: Any) -> Any:
-    """A JSON object with these keys, which may be missing unless strict, and any others."""
+    """A JSON object with these keys, which may be missing unless `Required` or strict, and any others."""
     made: Any = cast(Any, TypedDict)(
-        "Part", {key: kind if strict else NotRequired[kind] for key, kind in parts.items()}
+        "Part",
+        {key: kind if strict or get_origin(kind) is Required else NotRequired[kind] for key, kind in parts.items()},
     )
     made.__pydantic_config__ = {"strict": True, "allow_inf_nan": False}
     return made
 
 
 NOTHING = Annotated[dict, Len(0, 0)]
-NAMED = _object(name=str)
+NAMED: Any = _object(name=Required[str])
 FILE: Any = _object(strict=True, size=Count, sha256=str)
 COUNTS: Any = Literal[True] | list[Count]
 NUMBERS: Any = Literal[True] | list[Number]
@@ -71,15 +86,29 @@ TYPES: dict[str, Any] = {
     **dict.fromkeys((CONFIG + part for part in ("backbone", "adapter", "data", "method")), NAMED),
     **dict.fromkeys((CONFIG + part for part in ("capacities", "ranks")), dict[str, COUNTS]),
     CONFIG + "widths": dict[str, NUMBERS],
-    **dict.fromkeys((CONFIG + part for part in ("devices", "fit", "participation", "evaluation")), dict),
-    CONFIG + "train": _object(rounds=Count),
+    **dict.fromkeys((CONFIG + part for part in ("fit", "participation")), dict),
+    CONFIG + "devices": _object(known=dict[str, dict]),
+    CONFIG + "evaluation": _object(
+        metrics=Required[Annotated[list[NAMED], Len(1)]], every=Counted | None, at=list[Counted] | str | None
+    ),
+    CONFIG + "train": _object(rounds=Required[Counted]),
     **dict.fromkeys((CONFIG + part for part in ("profile", "precision")), str),
     CONFIG + "seed": Count,
 }
 
 
+# What every manifest has.
+REQUIRED = (
+    *("status", "fingerprints", "versions"),
+    *(CONFIG + part for part in ("backbone", "adapter", "data", "method", "train", "evaluation", "seed")),
+)
+
+
 def check_manifest(manifest: Mapping[str, Any]) -> None:
     """Raises: TypeError, saying what is wrong, for a manifest that fedbench did not write."""
+    there = {*manifest, *(CONFIG + part for part in manifest["config"])} if isinstance(manifest["config"], dict) else {}
+    if missing := [name for name in REQUIRED if name not in there]:
+        raise TypeError(f"{missing[0]} is missing")
     for name, value in manifest.items():
         check_parts(name, [value])
     for name, value in manifest["config"].items():

@@ -5,7 +5,8 @@ from __future__ import annotations
 import functools
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -13,18 +14,19 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from fedbench.disk import hash_of_file
 from fedbench.errors import UserError
-from fedbench.results.columns import COLUMNS
 from fedbench.results.documents import parsed
 from fedbench.results.identity import id_in
-from fedbench.results.index import CELLS, INDEX, MEND, Index, Packed, read_index
-from fedbench.results.schema_checks import CONFIG, check_parts
-from fedbench.results.tables import READABLE, RESULT_VERSION, VERSION_KEY, arrow_schema, numbers, wrong_version
+from fedbench.results.index import CELLS, INDEX, Index, Packed, read_index
+from fedbench.results.schema_checks import CONFIG, REQUIRED, check_parts
+from fedbench.results.tables import RESULT_VERSION, arrow_schema, fault_of, numbers, read_parquet
 
 if TYPE_CHECKING:
     import pyarrow
 
 T = TypeVar("T")
 
+MEND_TABLE = "Run the suite again, which computes what is lost and keeps the rest, or restore the file from a copy."
+ID = re.compile(r"[0-9a-f]{12}")
 TRIES = 5  # to read a folder that a run is packing
 CELL = "cell"  # the column of every packed table that has the cell's id
 NAMES = ("scenario", "method", "variant", "seed")  # of the cell's first name; for people who open the file
@@ -82,7 +84,9 @@ def settled(folder: Path, read: Callable[[], T]) -> T:
 
 
 class Store:
-    """The packed tables of one suite: read when they are asked for, and checked against the hashes of its index.
+    """The packed tables of one suite: read when they are asked for, and believed once they were checked.
+
+    What is wrong with a table concerns the cells that it has rows of, and is in `damaged`; everything else is read.
 
     Attributes:
         folder: of the suite.
@@ -92,42 +96,82 @@ class Store:
 
     def __init__(self, folder: Path, files: Mapping[str, Packed], index: Index | None = None) -> None:
         self.folder, self.files, self.index = folder, files, index
-        self._whole: set[str] = set()
+        self._sound: set[str] = set()
         self._tables: dict[str, pyarrow.Table] = {}
         self._spans: dict[str, dict[str, tuple[int, int]]] = {}
 
-    def verify(self) -> None:
-        """Compare every file with its hash. Raises: UserError naming one that does not fit."""
-        self._whole.clear()
+    @cached_property
+    def damaged(self) -> dict[str, str]:
+        """Why a table cannot be used, by kind: its file is not the one that the index names, or holds what no fedbench
+        writes. The latter is found of the table `cells` at once, and of others when they are read or by `check`."""
+        found = {}
         for kind in self.files:
-            self._path(kind)
+            try:
+                self._verify(kind)
+                if kind == CELLS and CELLS not in self._tables:
+                    table = self._sound_table(CELLS)
+                    self._parts = self._parsed(table)
+                    self._tables[CELLS] = table
+            except UserError as error:
+                found[kind] = str(error)
+        return found
 
-    def _path(self, kind: str) -> Path:
-        """The file of a table, checked once. Raises: UserError."""
+    def verify(self) -> None:
+        """Compare every file with its hash again."""
+        for name in ("damaged", "ids"):
+            vars(self).pop(name, None)
+
+    def check(self, kinds: Iterable[str]) -> None:
+        """Read these tables; what is wrong with them is in `damaged`."""
+        for kind in kinds:
+            if kind in self.files and kind not in self._sound:
+                with suppress(UserError):
+                    self.read(kind)
+
+    def lost(self, manifest: Mapping[str, Any]) -> dict[str, str]:
+        """Of a packed cell, the kinds of its tables that cannot be used, and why."""
+        return {kind: wrong for kind, wrong in self.damaged.items() if kind in manifest.get("tables", ())}
+
+    def _verify(self, kind: str) -> None:
+        """Raises: UserError where the file of a table is not the one that the index names."""
         known = self.files[kind]
         path = self.folder / known.file
-        if kind in self._whole:
-            return path
         try:
-            whole = path.stat().st_size == known.size and hash_of_file(path) == known.sha256
-        except FileNotFoundError:
-            raise UserError(f"{path}: missing, though {INDEX} names it.\n{MEND}") from None
+            if not path.is_file():
+                what = "no regular file" if os.path.lexists(path) else "missing"
+                raise UserError(f"{path}: {what}, though {INDEX} names it.\n{MEND_TABLE}")
+            if path.stat().st_size != known.size or hash_of_file(path) != known.sha256:
+                raise UserError(f"{path}: checksum mismatch: it was changed since it was written.\n{MEND_TABLE}")
         except OSError as error:
             raise UserError(f"{path}: cannot be read ({error.strerror}).") from error
-        if not whole:
-            raise UserError(f"{path}: checksum mismatch: it was changed since it was written.\n{MEND}")
-        self._whole.add(kind)
-        return path
 
     def table(self, kind: str) -> pyarrow.Table:
         """All packed rows of one kind, with the column `cell`; texts are dictionaries. Raises: UserError."""
-        if kind not in self._tables:
+        if kind not in self._tables or kind in self.damaged:
             self._tables[kind] = self.read(kind)
         return self._tables[kind]
 
     def read(self, kind: str, columns: Sequence[str] | None = None) -> pyarrow.Table:
         """As `table`, some columns and `cell`; the table is not kept. Raises: UserError."""
-        return _read(kind, self._path(kind), None if columns is None else [CELL, *columns])
+        if kind in self.damaged:
+            raise UserError(self.damaged[kind])
+        try:
+            return self._sound_table(kind, columns)
+        except UserError as error:
+            self.damaged[kind] = str(error)
+            raise
+
+    def _sound_table(self, kind: str, columns: Sequence[str] | None = None) -> pyarrow.Table:
+        """A table, all of which is checked when it is read for the first time. Raises: UserError."""
+        names = None if columns is None else [CELL, *columns]
+        path = self.folder / self.files[kind].file
+        if kind in self._sound:
+            return read_parquet(path, MEND_TABLE, names, coded=True)
+        table = read_parquet(path, MEND_TABLE, coded=True)
+        if wrong := _fault_of_packed(kind, table):
+            raise UserError(f"{path}: {wrong}.\n{MEND_TABLE}")
+        self._sound.add(kind)
+        return table if names is None else table.select(names)
 
     def rows(self, kind: str, id: str) -> pyarrow.Table | None:
         """The rows of one cell, without the column `cell`; None where it has no such table. Raises: UserError."""
@@ -142,13 +186,12 @@ class Store:
 
     @cached_property
     def ids(self) -> dict[str, int]:
-        """The row of each packed cell."""
-        if CELLS not in self.files:
+        """The row of each packed cell; none where the table of cells cannot be used."""
+        if CELLS not in self.files or CELLS in self.damaged:
             return {}
-        return {id: row for row, id in enumerate(self.table(CELLS)[CELL].to_pylist())}
+        return {id: row for row, id in enumerate(self._tables[CELLS][CELL].to_pylist())}
 
-    @cached_property
-    def _parts(self) -> list[tuple[str, str, Sequence[int | None], list[Any]]]:
+    def _parsed(self, table: pyarrow.Table) -> list[tuple[str, str, Sequence[int | None], list[Any]]]:
         """The columns of `cells`: section of a manifest ("config." or ""), name in it, places and values.
 
         A value that many cells have is parsed and checked once.
@@ -156,31 +199,32 @@ class Store:
         Raises: UserError where a part is none of a manifest.
         """
         found: list[tuple[str, str, Sequence[int | None], list[Any]]] = []
-        for name in self.table(CELLS).column_names:
-            if name in (CELL, *NAMES):
-                continue
-            column = self.table(CELLS)[name].combine_chunks()
-            if name in PLAIN:
-                places, values = range(len(column)), column.to_pylist()
-                known = list(dict.fromkeys(value for value in values if value is not None))
-            else:
-                places = column.indices.to_pylist()
-                values = known = [parsed(text) for text in column.dictionary.to_pylist()]
-            section = CONFIG if name.startswith(CONFIG) else ""
-            found.append((section, name.removeprefix(section).removeprefix(MANIFEST_PART), places, values))
-            try:
+        needed = {*REQUIRED}
+        try:
+            for name in table.column_names:
+                if name in (CELL, *NAMES):
+                    continue
+                column = table[name].combine_chunks()
+                if name in PLAIN:
+                    places, values = range(len(column)), column.to_pylist()
+                    known = list(dict.fromkeys(value for value in values if value is not None))
+                else:
+                    places = column.indices.to_pylist()
+                    values = known = [parsed(text) for text in column.dictionary.to_pylist()]
+                section = CONFIG if name.startswith(CONFIG) else ""
+                found.append((section, name.removeprefix(section).removeprefix(MANIFEST_PART), places, values))
                 check_parts(name.removeprefix(MANIFEST_PART), known)
-            except (TypeError, AttributeError) as error:
-                raise UserError(
-                    f"{self._path(CELLS)}: a cell has no manifest of fedbench ({error}).\n{MEND}"
-                ) from error
+                needed -= set() if column.null_count else {name}
+            if needed:
+                raise TypeError(f"{min(needed)} is missing")
+        except (TypeError, AttributeError, ValueError, RecursionError) as error:
+            path = self.folder / self.files[CELLS].file
+            raise UserError(f"{path}: a cell has no manifest of fedbench ({error}).\n{MEND_TABLE}") from error
         return found
 
     def manifest(self, id: str) -> dict[str, Any] | None:
-        """The manifest of a packed cell, with the `digest` of its content; None where there is none.
-
-        Raises: UserError where it is none of fedbench.
-        """
+        """The manifest of a packed cell, with the `digest` of its content; None where there is none, or where the table
+        of cells cannot be used."""
         if (row := self.ids.get(id)) is None:
             return None
         found: dict[str, Any] = {"result_version": RESULT_VERSION, "id": id, "config": {}}
@@ -191,8 +235,6 @@ class Store:
                 found["config"][name] = values[place]
             elif (value := values[place]) is not None or name not in PLAIN or name == "reason":
                 found[name] = value
-        if "status" not in found:
-            raise UserError(f"{self._path(CELLS)}: the cell {id} has no status.\n{MEND}")
         return found
 
 
@@ -210,6 +252,14 @@ def spans(table: pyarrow.Table) -> dict[str, tuple[int, int]]:
     return dict(zip(found, zip(starts.tolist(), ends, strict=True), strict=True))
 
 
+def without(table: pyarrow.Table, ids: Iterable[str]) -> pyarrow.Table:
+    """A table with the column `cell` without the rows of these cells."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    return table.filter(pc.invert(pc.is_in(table[CELL].cast(pa.string()), pa.array(list(ids), pa.string()))))
+
+
 def packed_schema(kind: str) -> pyarrow.Schema:
     """Of a packed table: that of a cell's table, after the column `cell`."""
     import pyarrow as pa
@@ -218,27 +268,28 @@ def packed_schema(kind: str) -> pyarrow.Schema:
     return pa.schema([pa.field(CELL, pa.string(), nullable=False), *own], metadata=own.metadata)
 
 
-def _read(kind: str, path: Path, columns: Sequence[str] | None) -> pyarrow.Table:
-    """A packed table whose file is as it was written. Raises: UserError where it is none of fedbench."""
+def _fault_of_packed(kind: str, table: pyarrow.Table) -> str:
+    """What is wrong with a packed table, in words; "" where nothing is."""
     import pyarrow as pa
-    from pyarrow.parquet import ParquetFile
 
-    try:
-        with open(path, "rb") as opened, ParquetFile(opened) as file:
-            schema = file.schema_arrow
-        texts = [field.name for field in schema if pa.types.is_string(field.type)]
-        with open(path, "rb") as opened, ParquetFile(opened, read_dictionary=texts) as file:
-            table = file.read(columns).unify_dictionaries().combine_chunks()
-        table.validate(full=True)
-    except Exception as error:  # of many kinds: what somebody else's file makes pyarrow stumble over
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise UserError(f"{path}: not a readable Parquet file ({reason}).\n{MEND}") from error
-    version = (schema.metadata or {}).get(VERSION_KEY, b"none").decode(errors="replace")
-    if version not in map(str, READABLE):
-        raise UserError(wrong_version(path, version))
-    if kind in COLUMNS and not schema.equals(packed_schema(kind)):
-        raise UserError(f"{path}: its columns are not those of a packed {kind} table.\n{MEND}")
-    return table
+    coded = pa.types.is_dictionary
+    plain = pa.schema([f.with_type(f.type.value_type) if coded(f.type) else f for f in table.schema])
+    if kind == CELLS:
+        types = {"seconds": pa.float64(), "seed": pa.int64()}
+        fits = {CELL, *PLAIN} <= {*plain.names} and len({*plain.names}) == len(plain)
+        fits = fits and all(field.type == types.get(field.name, pa.string()) for field in plain)
+    else:
+        fits = plain.equals(packed_schema(kind))
+    if not fits:
+        return f"its columns are not those of a packed {kind} table"
+    ids = table[CELL].combine_chunks()
+    if ids.null_count or any(not ID.fullmatch(id) for id in ids.dictionary.to_pylist()):
+        return "it has rows of what is no cell"
+    if int((numbers(ids.indices)[1:] != numbers(ids.indices)[:-1]).sum()) >= max(1, len(ids.dictionary)):
+        return "the rows of a cell do not follow on each other"
+    if kind == CELLS:
+        return "it has a cell twice" if len(ids.dictionary) != len(table) else ""
+    return fault_of(kind, table.drop_columns([CELL]))
 
 
 def columns_of(manifest: Mapping[str, Any]) -> dict[str, Any]:

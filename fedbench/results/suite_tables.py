@@ -13,7 +13,7 @@ from fedbench.results.columns import COLUMNS
 from fedbench.results.costs import PAID, WAITED, Spending, spending, totals
 from fedbench.results.files import ALWAYS, checked_table, empty_table, has_table
 from fedbench.results.scores import NAMED, Layout, Scores
-from fedbench.results.store import CELL, TRIES, Store, packed_schema, spans, store_of
+from fedbench.results.store import CELL, TRIES, Store, packed_schema, spans, store_of, without
 from fedbench.results.tables import filled, numbers
 
 if TYPE_CHECKING:
@@ -43,14 +43,25 @@ class SuiteTables:
         self._paid: dict[str, tuple[Spans, np.ndarray, np.ndarray, np.ndarray]] = {}
 
     def check(self, kinds: Iterable[str], ids: Iterable[str]) -> None:
-        """Read these tables of the cells that are not packed; what is wrong with them is in `faults`."""
+        """Read these tables. What is wrong with those of cells that are not packed is in `faults`, what is wrong with
+        packed ones in `store.damaged`."""
         kinds = tuple(kinds)
+        for _ in range(TRIES):
+            self.store.check(kinds)
+            if not self.store.damaged or (now := store_of(self.store.folder)).files == self.store.files:
+                break
+            self.store = now
         for id in ids:
             if id in self.loose and id not in self.faults:
                 folder, manifest = self.loose[id]
                 for kind in kinds:
                     if has_table(kind, folder, manifest) or f"{kind}.parquet" in ALWAYS:
                         self._read(kind, id)
+
+    def fault(self, id: str, manifest: Mapping[str, Any]) -> str:
+        """Why a cell cannot be shown, as far as it was read: its scores are lost, or it lies in a folder and any of its
+        tables is not as it was written; "" where it can."""
+        return self.faults.get(id, "") if id in self.loose else self.store.lost(manifest).get("eval", "")
 
     def _read(self, kind: str, id: str) -> pyarrow.Table | None:
         """A table of a cell that is not packed; None where it cannot be used."""
@@ -88,7 +99,8 @@ class SuiteTables:
     def whole(self, kind: str, columns: Sequence[str] | None = None) -> pyarrow.Table:
         """The rows of all cells, without those that have faults, cell by cell, after a column `cell` of their ids.
 
-        Texts are dictionaries. Raises: UserError for a packed table.
+        A packed table that is damaged has no rows. Texts are dictionaries. Raises: UserError for one that is found to
+        be damaged only now, where `check` was not asked before.
 
         Args:
             kind: one of `columns.COLUMNS`.
@@ -113,10 +125,10 @@ class SuiteTables:
         import pyarrow as pa
 
         parts = [_encoded(_with_id(table.select(names), id)) for id, table in own.items()]
-        if kind in self.store.files:
+        if kind in self.store.files and kind not in self.store.damaged:
             packed = self.store.read(kind, names)
             if not spans(packed).keys().isdisjoint(self.loose):
-                packed = packed.filter(pa.compute.is_in(packed[CELL], pa.array([*self.loose]), invert=True))
+                packed = without(packed, self.loose)
             parts.insert(0, _encoded(packed))
         if not parts:
             return _encoded(pa.Table.from_batches([], packed_schema(kind)).select([CELL, *names]))
@@ -179,10 +191,13 @@ class SuiteTables:
         return found.get(id, {"rows": 0, "last": 1})
 
     def paid(self, id: str, what: str) -> Spending | None:
-        """The running totals of one cell, of one of PAID; None where they are not known, for want of devices or of
-        their watts. Raises: UserError."""
+        """The running totals of one cell, of one of PAID; None where they are not known, for want of devices, of their
+        watts, or of the table. Raises: UserError."""
+        kind = "clock" if what == WAITED else "rounds"
+        if id not in self.loose and not self.store.damaged.keys().isdisjoint({kind, "rounds"}):
+            return None
         if what not in self._paid:
-            whole = self.whole("clock" if what == WAITED else "rounds", ("round", *PAID[what]))
+            whole = self.whole(kind, ("round", *PAID[what]))
             amounts, *others = (filled(whole, name) for name in PAID[what])
             missing = numbers(whole[PAID[what][0]].combine_chunks().is_null())
             self._paid[what] = spans(whole), filled(whole, "round"), sum(others, amounts), missing

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Mapping, Sequence
 from operator import index
 from pathlib import Path
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 RESULT_VERSION = 2  # of the files; raised whenever their form or meaning changes
 READABLE = (1, RESULT_VERSION)  # version 1 had a folder with six files for each cell
 MOST_ROWS = 20_000_000  # a thousand rounds of twenty thousand clients; a file of some bytes can claim any number
+MOST_VALUES = 16 * MOST_ROWS  # of a column of lists
+MOST_COUNTED = 10_000_000  # rounds or clients: readers make a row or column of each
+LEAST = {"round": 1, "client": 0}  # of these columns; 0 of all integers
+OF_DOMAINS = ("eval", "sizes")  # tables in which client -1 is all of a domain
 VERSION_KEY = b"fedbench.result_version"
 
 
@@ -90,27 +95,91 @@ def read_table(kind: str, path: Path) -> pyarrow.Table:
 
     Raises: UserError naming the file where it is missing, torn, foreign or of another version.
     """
+    mend = "Run the suite again: only that cell is computed again."
+    if not path.is_file():
+        raise UserError(f"{path}: the file is missing though its cell is recorded as finished.\n{mend}")
+    table = _with_later(kind, read_parquet(path, mend))
+    if not table.schema.equals(arrow_schema(kind)):
+        raise UserError(f"{path}: its columns are not those of a fedbench {kind} table.\n{mend}")
+    if wrong := fault_of(kind, table):
+        raise UserError(f"{path}: {wrong}.\n{mend}")
+    return table
+
+
+def read_parquet(path: Path, mend: str, columns: Sequence[str] | None = None, *, coded: bool = False) -> pyarrow.Table:
+    """A Parquet file of some version of fedbench that can be read, whatever its columns.
+
+    Arrow opens the file itself and reads it in this thread: one of its own threads that holds a Python object when the
+    interpreter ends would abort the process.
+
+    Args:
+        path: of the file.
+        mend: what to do where it cannot be read; the message ends with it.
+        columns: those that are read; None for all.
+        coded: whether texts are dictionaries.
+
+    Raises: UserError naming the file where it is no regular file, torn, foreign, too large or of another version.
+    """
+    import pyarrow as pa
     from pyarrow.parquet import ParquetFile
 
-    mend = "Delete the folder it lies in and run the suite again: only that cell is computed again."
     try:
-        with open(path, "rb") as opened, ParquetFile(opened) as file:  # pyarrow itself takes paths that are texts alone
-            if file.metadata.num_rows > MOST_ROWS:
-                raise ValueError(f"{file.metadata.num_rows:,} rows")
-            table = file.read(use_threads=False)  # tables are small: handing them on takes longer than reading
+        if not path.is_file():
+            raise ValueError("it is no regular file")
+        texts = None
+        with pa.OSFile(os.fsencode(path)) as opened:  # bytes, for a name may be no text
+            with ParquetFile(opened, pre_buffer=False) as file:
+                _check_size(file.metadata)
+                schema = file.schema_arrow
+            if coded:
+                texts = [field.name for field in schema if pa.types.is_string(field.type)]
+            with ParquetFile(opened, read_dictionary=texts, pre_buffer=False) as file:
+                table = file.read(columns, use_threads=False)
+        if coded:
+            table = table.unify_dictionaries().combine_chunks()
         table.validate(full=True)  # texts that are none, and list ends that lead out, would be met far from here
-    except FileNotFoundError:
-        raise UserError(f"{path}: the file is missing though its cell is recorded as finished.\n{mend}") from None
     except Exception as error:  # of many kinds: what a damaged file makes pyarrow stumble over is left to chance
         reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise UserError(f"{path}: not a readable Parquet file ({reason}).\n{mend}") from error
-    found = (table.schema.metadata or {}).get(VERSION_KEY, b"none").decode(errors="replace")
+        raise UserError(f"{path}: not a readable Parquet file ({reason:.200}).\n{mend}") from error
+    found = (schema.metadata or {}).get(VERSION_KEY, b"none").decode(errors="replace")
     if found not in map(str, READABLE):
         raise UserError(wrong_version(path, found))
-    table = _with_later(kind, table)
-    if not table.schema.equals(arrow_schema(kind)) or _has_nulls(table):
-        raise UserError(f"{path}: its columns are not those of a fedbench {kind} table.\n{mend}")
     return table
+
+
+def _check_size(metadata: Any) -> None:
+    """Raises: ValueError for more than there is memory for: repeated values take no room in a file."""
+    if metadata.num_rows > MOST_ROWS:
+        raise ValueError(f"{metadata.num_rows:,} rows")
+    for column in range(metadata.num_columns):
+        values = sum(metadata.row_group(i).column(column).num_values for i in range(metadata.num_row_groups))
+        if values > MOST_VALUES:
+            raise ValueError(f"{values:,} values in a column")
+
+
+def fault_of(kind: str, table: pyarrow.Table) -> str:
+    """What in a table of this kind, one of COLUMNS, no cell can have written; "" where there is nothing."""
+    from pyarrow import compute, types
+
+    bounds = LEAST | ({"client": -1} if kind in OF_DOMAINS else {})
+    for field in table.schema:
+        column = table[field.name]
+        if types.is_list(field.type):
+            if column.null_count or compute.list_flatten(column).null_count:
+                return f"column {field.name} lacks a value"
+            column = compute.list_flatten(column)
+        elif column.null_count and not field.nullable:
+            return f"column {field.name} lacks a value"
+        if types.is_integer(column.type) and len(column):
+            least, most = compute.min_max(column).as_py().values()
+            limit = MOST_COUNTED if field.name in bounds else most
+            if least is not None and (least < bounds.get(field.name, 0) or most > limit):
+                return f"column {field.name} goes from {least} to {most}"
+    if {"bits", "images"} <= {*table.column_names}:
+        bits = compute.multiply(compute.binary_length(table["bits"]).cast("int64"), 8)
+        if compute.any(compute.less(bits, table["images"])).as_py():
+            return "column bits is shorter than there are images"
+    return ""
 
 
 def _with_later(kind: str, table: pyarrow.Table) -> pyarrow.Table:
@@ -142,14 +211,6 @@ def without_defaults(kind: str, table: pyarrow.Table) -> pyarrow.Table:
 def write_rows(folder: Path, kind: str, rows: Sequence[Mapping[str, Any]]) -> None:
     """All rows of one table of a cell, replacing the file. Raises: ValueError for a wrong row."""
     write_atomically(Path(folder) / f"{kind}.parquet", table_bytes(kind, rows))
-
-
-def _has_nulls(table: pyarrow.Table) -> bool:
-    from pyarrow import compute, types
-
-    lists = [compute.list_flatten(column) for column in table.columns if types.is_list(column.type)]
-    columns = [table[field.name] for field in table.schema if not field.nullable]
-    return any(column.null_count for column in (*columns, *lists))
 
 
 def wrong_version(path: Path, found: object) -> str:

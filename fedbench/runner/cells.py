@@ -19,7 +19,7 @@ from fedbench.results.columns import DAMAGED, GIVEN_UP, HALVED, INTERRUPTED, KEP
 from fedbench.results.files import damage
 from fedbench.results.identity import NUMERICAL, identity
 from fedbench.results.index import Entry
-from fedbench.results.manifest import read_manifest
+from fedbench.results.manifest import believed_manifest
 from fedbench.results.store import cell_folders
 from fedbench.simulation.checkpoint import EVERY
 from fedbench.suite import Point, Suite
@@ -132,7 +132,7 @@ def entries(cells: Iterable[Cell]) -> list[Entry]:
 def manifests_of(folders: Mapping[str, Path], suite_folder: Path) -> dict[str, dict[str, Any] | None]:
     """What is on disk of each cell, by its id; no cell is looked for where the suite has no folder yet."""
     has_folder = suite_folder.is_dir()
-    return {id: read_manifest(place) if has_folder else None for id, place in folders.items()}
+    return {id: believed_manifest(place) if has_folder else None for id, place in folders.items()}
 
 
 def status(cell: Cell, folder: Path, manifest: Mapping[str, Any] | None) -> str:

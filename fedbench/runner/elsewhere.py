@@ -19,9 +19,9 @@ from typing import Any, Protocol
 
 from fedbench.errors import UserError
 from fedbench.registry.registry import Registry
-from fedbench.results import read_manifest
 from fedbench.results.columns import ENDED, INTERRUPTED
 from fedbench.results.index import INDEX
+from fedbench.results.manifest import believed_manifest
 from fedbench.results.store import suite_folder_of
 from fedbench.runner.cells import versions_of
 from fedbench.runner.local import GRACE, Local, OnEvent
@@ -148,7 +148,7 @@ class Dispatch:
         """Submit as many jobs as there is room for; whether any is at work."""
         room = self.cluster.room() - len(self.tasks) if self.going else 0
         jobs = [replace(CellJob.from_json(job), **self.changes) for job in islice(waiting, max(0, room))]
-        before = [read_manifest(job.folder) for job in jobs]
+        before = [believed_manifest(job.folder) for job in jobs]
         handles = self.cluster.submit([job.to_json() for job in jobs]) if jobs else []
         self.tasks += map(_Task, jobs, handles, before)
         return bool(self.tasks)
@@ -158,7 +158,7 @@ class Dispatch:
         time.sleep(POLL)
         ended = self.cluster.ended([task.handle for task in self.tasks])
         for task in list(self.tasks):
-            if not task.started and (task.handle in ended or read_manifest(task.job.folder) != task.before):
+            if not task.started and (task.handle in ended or believed_manifest(task.job.folder) != task.before):
                 task.started = True
                 self._report(task, {"event": "started"})
             if task.handle in ended:
@@ -171,7 +171,7 @@ class Dispatch:
         """How a cell ended, by its manifest, which may be visible here a while after its task has ended."""
         fault, until = self.cluster.fault(task.handle), time.monotonic() + APPEARS
         while True:
-            manifest = read_manifest(task.job.folder)
+            manifest = believed_manifest(task.job.folder)
             if manifest and manifest != task.before and manifest["status"] in (*ENDED, INTERRUPTED):
                 return {key: manifest.get(key) for key in RESULT}
             if fault or time.monotonic() > until:

@@ -18,7 +18,7 @@ from fedbench.processes.supervisor import Child, ChildFailed, name_of, wait
 from fedbench.results import read_manifest, write_manifest
 from fedbench.results.columns import TAKEN
 from fedbench.results.lock import Held, cell_lock
-from fedbench.results.manifest import CHECKPOINT
+from fedbench.results.manifest import CHECKPOINT, believed_manifest
 from fedbench.simulation.cell_job import CellJob, is_of_a_cell
 
 OnEvent = Callable[[dict[str, Any]], bool]
@@ -117,7 +117,7 @@ class _Execution:
 
     def _start(self, job: str) -> None:
         cell_job, limits = CellJob.from_json(job), self.limits
-        before = read_manifest(cell_job.folder)
+        before = believed_manifest(cell_job.folder)
         child = Child(CELL, job, timeout=limits.timeout, memory_limit=limits.memory_limit)
         self.running[child] = _RunningCell(cell_job, child, before)
         self._report(self.running[child], {"event": "started"})

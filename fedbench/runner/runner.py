@@ -15,18 +15,20 @@ from typing import Any
 from fedbench import machine
 from fedbench import suite as suites
 from fedbench.disk import hash_of_json, require_room
-from fedbench.errors import Broke, CannotWrite, UserError
+from fedbench.errors import Broke, UserError
 from fedbench.processes import fork_server
 from fedbench.registry.assets import Assets
 from fedbench.registry.catalogue import references
 from fedbench.registry.registry import READING, Registry
-from fedbench.results import read_manifest, refuse_links
+from fedbench.results import refuse_links
 from fedbench.results.columns import ENDED, GIVEN_UP, HALVED, PENDING, TAKEN
 from fedbench.results.identity import id_in
 from fedbench.results.index import merge_index, prepare_folder, write_expected
 from fedbench.results.lock import is_held
-from fedbench.results.manifest import computation, ended_since
+from fedbench.results.manifest import believed_manifest, computation, ended_since
 from fedbench.results.pack import pack
+from fedbench.results.result import first_line
+from fedbench.results.store import store_of
 from fedbench.results.tuning import merge_searches, read_searches
 from fedbench.runner.cells import (
     BuildErrors,
@@ -177,6 +179,7 @@ class Run:
         self.cells = options.of_shard(named, lambda cell: cell.id)
         self.candidates = frozenset(cell.id for cell in self.cells if cell.points[0].candidate is not None)
         folders = folders_of(self.cells, folder)
+        _tell_lost(folder)
         self.before = before = manifests_of(folders, folder)
         self.missing = [cell for cell in self.cells if options.wants(status(cell, folders[cell.id], before[cell.id]))]
         asked = options.asked()
@@ -232,7 +235,7 @@ class Run:
                 forget(place)  # where a worker was killed just before it did so
             elif manifests[place.name]["status"] == HALVED and manifests[place.name].get("round", 0) < cell.rounds:
                 behind.add(place.name)
-        with suppress(CannotWrite):  # the disk is full or broke: cells stay in their folders, which the next run packs
+        with suppress(UserError):  # the disk is full or broke, or a table is: cells stay in folders for the next run
             pack(self.folder)
         self._call("fedbench_suite_finished", list(manifests.values()))
         return RunSummary(
@@ -329,13 +332,25 @@ class JobQueue:
     def _is_done(self, cell: Cell) -> bool:
         """Whether a cell has ended in another run since this one began: also one that is run again."""
         place = cell.folder_in(self.folder)
-        manifest = read_manifest(place)
+        manifest = believed_manifest(place)
         if manifest is None or not ended_since(manifest, computation(self.before[cell.id])):
             return False
         del self.left[cell.id]
         end = {"folder": str(place), "status": manifest["status"], "reason": manifest["reason"]}
         self.report({"event": "elsewhere", **end})
         return True
+
+
+def _tell_lost(folder: Path) -> None:
+    """Say which packed tables cannot be used; the cells that have lost something are computed again."""
+    if os.path.lexists(folder):
+        store = store_of(folder)
+        store.verify()
+        store.check(store.files)
+        for wrong in store.damaged.values():
+            print(
+                f"Warning: {first_line(wrong)}. The cells that lost a part with it are computed again.", file=sys.stderr
+            )
 
 
 def _executor(registry: Registry, options: Options) -> dict[str, Any]:
@@ -381,7 +396,7 @@ def _absence(cell: Cell, registry: Registry) -> UserError | None:
 
 def _last(cell: Cell, place: Path, end: dict[str, Any] | None) -> dict[str, Any]:
     """The last manifest of a cell; where its end could not be written down, that end is reported all the same."""
-    manifest = read_manifest(place) or {**cell.manifest(), "status": PENDING}
+    manifest = believed_manifest(place) or {**cell.manifest(), "status": PENDING}
     if end and end["status"] in GIVEN_UP and manifest["status"] not in ENDED:
         return {**manifest, "status": end["status"], "reason": end["reason"]}
     return manifest

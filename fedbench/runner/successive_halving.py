@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from fedbench.errors import UserError
 from fedbench.registry.assets import Assets
 from fedbench.registry.registry import Registry
 from fedbench.results.columns import ENDED, HALVED
-from fedbench.results.manifest import read_manifest
+from fedbench.results.manifest import believed_manifest
 from fedbench.results.pack import pack
 from fedbench.results.tuning import Contest, Key, Search, rungs_of
 from fedbench.runner.cells import Cell, Options, cells_of, status
@@ -135,11 +137,12 @@ def leave(contests: Sequence[Tried], suite_folder: Path) -> None:
     for one in contests:
         for cell in one.every:
             folder = cell.folder_in(suite_folder)
-            if (manifest := read_manifest(folder)) is not None and manifest["status"] == HALVED:
+            if (manifest := believed_manifest(folder)) is not None and manifest["status"] == HALVED:
                 forget(folder)
-    pack(suite_folder)
+    with suppress(UserError):  # as at the end of a run
+        pack(suite_folder)
 
 
 def _status(cell: Cell, suite_folder: Path) -> str:
     folder = cell.folder_in(suite_folder)
-    return status(cell, folder, read_manifest(folder))
+    return status(cell, folder, believed_manifest(folder))

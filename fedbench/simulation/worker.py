@@ -20,11 +20,11 @@ from fedbench import machine
 from fedbench.engine.process_group import ProcessGroup, together
 from fedbench.errors import NotApplicable, UserError
 from fedbench.registry.registry import Registry
-from fedbench.results import read_manifest, write_manifest, write_rows
+from fedbench.results import write_manifest, write_rows
 from fedbench.results.columns import HALVED, KEPT, ONLY_WITH_ROWS, TAKEN
 from fedbench.results.files import cleared, described
 from fedbench.results.lock import Held, cell_lock
-from fedbench.results.manifest import ended_since
+from fedbench.results.manifest import believed_manifest, ended_since
 from fedbench.results.metric_direction import declare
 from fedbench.simulation.cell_job import CellJob, config_of, last_rows, score_of
 from fedbench.simulation.checkpoint import Checkpoints, Progress, forget
@@ -88,7 +88,7 @@ def run(
     taken = {**job.manifest, "status": TAKEN, "reason": "another run computes it", "seconds": 0.0}
     try:
         with cell_lock(job.folder, LOCK):
-            if job.seen and ended_since(read_manifest(job.folder), job.seen):
+            if job.seen and ended_since(believed_manifest(job.folder), job.seen):
                 return taken
             return _ended(_Computation(job, send, stopping), processes)
     except Held:
@@ -181,7 +181,7 @@ class _Computation:
 
     def _resume(self, device: str) -> None:
         """Clear the folder of what a killed run left half written, and resume from the checkpoint."""
-        torn = cleared(self.folder, read_manifest(self.folder) or {})
+        torn = cleared(self.folder, believed_manifest(self.folder))
         if self.job.fresh:
             forget(self.folder)
         self.checkpoints = Checkpoints(self.folder, self.manifest["id"], device, self.job.checkpoint_every)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+from factories import config
+
 from fedbench.disk import hash_of_bytes
 from fedbench.results.documents import BLANK, SEAL
 from fedbench.results.identity import identity
@@ -11,7 +13,7 @@ from fedbench.results.index import Entry
 
 VALUES = {6: {"a": 0.5, "b": 0.25}, 12: {"a": 0.75, "b": 0.5}}
 
-BARE = {"id": identity({}, {}, {}), "config": {}, "fingerprints": {}, "versions": {}}  # the least a manifest has
+BARE = {"id": identity(config("fedra"), {}, {}), "config": config("fedra"), "fingerprints": {}, "versions": {}}
 
 
 def entry(method: str = "fedra", seed: int = 0, scenario: str = "mixed", cell: str = "c") -> Entry:

@@ -17,13 +17,14 @@ from fedbench.results.columns import SIMULATED
 from fedbench.results.tables import to_table
 
 text = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
-int16, int32, int64 = (st.integers(-(2 ** (b - 1)), 2 ** (b - 1) - 1) for b in (16, 32, 64))
+int16, int32, int64 = (st.integers(0, 2 ** (b - 1) - 1) for b in (16, 32, 64))
+rounds, clients = st.integers(1, 10**7), st.integers(0, 10**7)
 eval_row = st.fixed_dictionaries(
     {
-        "round": int32,
+        "round": rounds,
         "split": text,
         "domain": text,
-        "client": int32,
+        "client": clients,
         "metric": text,
         "value": st.floats(allow_nan=False),
         "examples": int64,
@@ -31,8 +32,8 @@ eval_row = st.fixed_dictionaries(
 )
 rounds_row = st.fixed_dictionaries(
     {
-        "round": int32,
-        "client": int32,
+        "round": rounds,
+        "client": clients,
         "domain": text,
         "capacity": int16,
         "layers": st.lists(int16, max_size=13),
@@ -55,7 +56,7 @@ rounds_row = st.fixed_dictionaries(
 
 layers_row = st.fixed_dictionaries(
     {
-        "round": int32,
+        "round": rounds,
         "layer": int16,
         "holders": int32,
         "update_norm": st.floats(allow_nan=False),
@@ -66,7 +67,7 @@ layers_row = st.fixed_dictionaries(
 )
 
 
-uploads_row = st.fixed_dictionaries({"round": int32, "client": int32, "corrupted": text, "rejected": text})
+uploads_row = st.fixed_dictionaries({"round": rounds, "client": clients, "corrupted": text, "rejected": text})
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 from command import TINY, manifests, run, write_suite
+from factories import config
 
 from fedbench.commands.run import CHANGING, _takes
 from fedbench.registry.assets import Assets
@@ -21,7 +22,7 @@ from fedbench.runner.progress import EndedCells, RunSummary
 from fedbench.runner.runner import load
 from fedbench.suite.shipped import listed
 
-ID = identity({}, {}, {})
+ID = identity(config("fedra"), {}, {})
 
 
 def test_a_run_says_how_long_it_takes_where_cells_but_for_seed_and_rounds_have_finished(tmp_path):
@@ -65,7 +66,8 @@ def test_a_shipped_suite_as_it_is_takes_what_the_reference_results_took(tmp_path
 @pytest.mark.parametrize(("candidates", "diverged", "failures"), [([ID], True, 0), ([ID], False, 1), ([], True, 1)])
 def test_a_candidate_that_diverged_is_no_failure(tmp_path, candidates, diverged, failures):
     folder = tmp_path / f"slug-{ID}"
-    manifest = {"id": ID, "config": {}, "fingerprints": {}, "versions": {}, "status": "failed", "reason": "it broke"}
+    own = {"config": config("fedra"), "fingerprints": {}, "versions": {}}
+    manifest = {"id": ID, **own, "status": "failed", "reason": "it broke"}
     write_manifest(folder, manifest | ({"diverged": True} if diverged else {}))
     ends = EndedCells(lambda event: None, 1, candidates)
     ends.note({"event": "ended", "folder": str(folder), "status": "failed", "reason": "it broke"})

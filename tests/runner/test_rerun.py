@@ -49,7 +49,7 @@ def test_a_finished_cell_with_a_torn_file_is_computed_again_and_no_other(good):
     file.write_bytes(file.read_bytes()[:-10])
     refused = fedbench("compare", "r", cwd=good)
     assert refused.exit_code == 1 and told in refused.stderr
-    assert "run the whole suite again" in refused.stderr
+    assert "Run the whole suite again" in refused.stderr
     rows = json.loads(fedbench("plan", "tiny.yaml", "--plugin", TINY, "--results", "r", "--json", cwd=good).stdout)
     assert [row["status"] for row in rows["cells"]] == ["damaged", "finished"]
     done = run(cwd=good)
@@ -75,3 +75,27 @@ def test_a_checkpoint_that_a_finished_cell_was_killed_with_is_removed(good):
     left.mkdir(parents=True)
     assert json.loads(run("--json", cwd=good).stdout)["ran"] == 0
     assert not left.parent.exists()
+
+
+@pytest.mark.parametrize("kind", ["exchange", "cells"])
+def test_what_a_damaged_packed_table_held_is_computed_again_with_the_same_result(good, kind):
+    before, hashed = manifests(good / "r"), content_hash(good / "r")
+    (file,) = (good / "r/tiny").glob(f"{kind}-*.parquet")
+    file.write_bytes(file.read_bytes()[:-10])
+    done = run(cwd=good)
+    assert done.exit_code == 0 and f"{file.name}: checksum mismatch" in done.stderr and "computed again" in done.stderr
+    assert content_hash(good / "r") == hashed and not list((good / "r/tiny").glob("cells/*/eval.parquet"))
+    assert all(manifests(good / "r")[name]["status"] == one["status"] for name, one in before.items())
+    assert json.loads(run("--json", cwd=good).stdout)["ran"] == 0
+
+
+@pytest.mark.parametrize("garbage", [b"\0\xff garbage", b"{}", b""])
+def test_a_manifest_that_says_nothing_costs_its_cell_alone(good, garbage):
+    before, kept = content_hash(good / "r"), manifests(good / "r")["allsmall/0"]
+    loosen(good / "r/tiny")
+    cell = cell_of(good / "r", "fedra")
+    (cell / "manifest.json").write_bytes(garbage)
+    done = run(cwd=good)
+    assert done.exit_code == 0 and "1 already done, 1 to run" in done.stdout
+    assert content_hash(good / "r") == before
+    assert manifests(good / "r")["allsmall/0"]["started"] == kept["started"]
