@@ -8,7 +8,7 @@ import functools
 import gc
 import os
 import platform
-import subprocess
+import re
 from collections.abc import Callable
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
@@ -21,6 +21,14 @@ if TYPE_CHECKING:
     import torch
 
 UNKNOWN = "unknown"
+# Environment variables of torch, oneDNN, MKL, OpenBLAS and numpy that choose among kernels.
+INSTRUCTIONS = (
+    "ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "ONEDNN_DEFAULT_FPMATH_MODE",
+    "DNNL_DEFAULT_FPMATH_MODE", "MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS", "OPENBLAS_CORETYPE", "NPY_DISABLE_CPU_FEATURES",
+)  # fmt: skip
+REF = re.compile(r"ref: (refs/(?!.*\.\.)\S+)")
+COMMIT = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
+STRICT = {"MKL_CBWR": "AUTO,STRICT"}
 HUB = "https://huggingface.co"
 M_TRIM_THRESHOLD, M_TOP_PAD, M_MMAP_THRESHOLD = -1, -2, -3  # of glibc's malloc.h
 
@@ -50,7 +58,14 @@ def same_bits() -> dict[str, str]:
 
     On Intel's processors the sums of MKL depend on where in memory a tensor begins, unless it is asked for more.
     """
-    return {"MKL_CBWR": "AUTO,STRICT"} if vendor() == "GenuineIntel" else {}
+    return dict(STRICT) if vendor() == "GenuineIntel" else {}
+
+
+def instructions() -> dict[str, str]:
+    """The settings by which libraries are told to compute with other instructions, and thus to other bits, than they
+    choose by themselves; without those that a worker has anyway."""
+    given = {name: os.environ.get(name, "").strip() for name in INSTRUCTIONS}
+    return {name: value for name, value in given.items() if value and (name, value) not in STRICT.items()}
 
 
 def _cpuinfo(name: str) -> str:
@@ -139,6 +154,16 @@ def describe(device: str) -> dict[str, str | int]:
     return {name: _known(read) for name, read in facts.items()}
 
 
+def kernels() -> dict[str, str | int]:
+    """What of torch's kernels a processor runs, for the manifest: the instructions, and whether oneDNN is used."""
+    import torch
+
+    return {
+        "cpu_capability": _known(torch.backends.cpu.get_cpu_capability),
+        "mkldnn": _known(lambda: "on" if torch._C._get_mkldnn_enabled() else "off"),
+    }
+
+
 def _gpu() -> str:
     import torch
 
@@ -171,14 +196,47 @@ def package_version(name: str) -> str | None:
 
 
 def git_revision(folder: Path) -> str | None:
-    """The commit checked out in a folder, with `+` where files differ from it; None outside a repository."""
+    """The commit checked out in a folder, as its files say; None outside a repository.
 
-    def git(*words: str) -> bytes:
-        command = ["git", "-C", str(folder), *words]  # bytes: names of files may have any encoding
-        return subprocess.run(command, capture_output=True, check=True, timeout=10).stdout.strip()
-
+    Git is not run there: the configuration of a repository that somebody else has made names programs to execute.
+    """
     try:
-        changed = git("status", "--porcelain", "--untracked-files=no")
-        return git("rev-parse", "HEAD").decode("ascii") + ("+" if changed else "")
-    except (OSError, ValueError, subprocess.SubprocessError):
-        return None
+        for above in (folder.resolve(), *folder.resolve().parents):
+            if (above / ".git").exists():
+                return _head(above / ".git")
+    except (OSError, ValueError):  # it cannot be read, or its names have NULs
+        pass
+    return None
+
+
+def _head(git: Path) -> str | None:
+    """The commit of HEAD. git: the folder, or the file that names it, as in a work tree or a submodule."""
+    if git.is_file():
+        git = git.parent / _line(git).removeprefix("gitdir: ")
+    shared = git / "commondir"
+    common = git / _line(shared) if shared.is_file() else git
+    head = _line(git / "HEAD")
+    for _ in range(5):  # references may name others
+        ref = REF.fullmatch(head)
+        if ref is None:
+            break
+        loose = next((place / ref[1] for place in (git, common) if (place / ref[1]).is_file()), None)
+        head = _line(loose) if loose else _packed(common / "packed-refs", ref[1])
+    return head if COMMIT.fullmatch(head) else None
+
+
+def _line(file: Path) -> str:
+    """The first line of a small file; "" of what is no file."""
+    if not file.is_file():
+        return ""
+    with file.open("rb") as opened:
+        return os.fsdecode(opened.read(4096).partition(b"\n")[0]).strip()
+
+
+def _packed(file: Path, ref: str) -> str:
+    """The commit of a reference among those that git has packed into one file; "" where it is not there."""
+    if not file.is_file():
+        return ""
+    with file.open("rb") as opened:
+        lines = (line.split() for line in opened)
+        return next((line[0].decode("ascii") for line in lines if line[1:] == [os.fsencode(ref)]), "")

@@ -59,25 +59,74 @@ def test_what_is_left_alone_goes_when_the_process_ends():
     assert done.stdout == "0\ngone\n", done.stderr
 
 
-GIT = r"""#!/bin/sh
-case "$*" in
-  *status*) printf ' M caf\351.txt\n' ;;
-  *rev-parse*) printf '%040d\n' 7 ;;
-esac
-"""
+def git(folder, *words):
+    who = ("-c", "user.name=x", "-c", "user.email=x@y", "-c", "init.defaultBranch=trunk")
+    made = subprocess.run(["git", "-C", folder, *who, *words], capture_output=True, text=True, check=True)
+    return made.stdout.strip()
 
 
-def test_a_file_whose_name_is_no_utf_8_does_not_hide_the_revision(tmp_path, monkeypatch):
-    (tmp_path / "git").write_text(GIT)
-    (tmp_path / "git").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    assert machine.git_revision(tmp_path) == f"{7:040d}+"
+@pytest.fixture
+def repository(tmp_path):
+    """(a folder with one commit that is checked out, the commit)."""
+    place = tmp_path / "theirs"
+    place.mkdir()
+    git(place, "init")
+    git(place, "commit", "--allow-empty", "-m", "one")
+    return place, git(place, "rev-parse", "HEAD")
 
 
-def test_a_git_that_prints_anything_else_says_nothing(tmp_path, monkeypatch):
-    (tmp_path / "git").write_text("#!/bin/sh\nprintf '\\377\\376'\n")
-    (tmp_path / "git").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+@pytest.mark.parametrize(
+    "how", ["loose", "packed", "detached", "below", "work tree", "other branch", "symbolic"]
+)
+def test_the_revision_is_the_one_that_git_tells(repository, how):
+    place, commit = repository
+    if how == "packed":
+        git(place, "pack-refs", "--all")
+    elif how == "detached":
+        git(place, "checkout", "--detach")
+    elif how == "below":
+        place /= "suites"
+        place.mkdir()
+    elif how == "work tree":
+        git(place, "worktree", "add", "../tree")
+        place = place.parent / "tree"
+    elif how == "other branch":
+        git(place, "checkout", "-b", "feature/a.b")
+    elif how == "symbolic":
+        git(place, "symbolic-ref", "refs/heads/alias", "refs/heads/trunk")
+        git(place, "symbolic-ref", "HEAD", "refs/heads/alias")
+    assert machine.git_revision(place) == commit
+
+
+@pytest.mark.parametrize(
+    "key", ["core.fsmonitor", "core.hooksPath", "filter.x.clean", "alias.status"]
+)
+def test_no_program_that_a_repository_names_is_run(repository, monkeypatch, key):
+    place, commit = repository
+    monkeypatch.setattr(subprocess, "run", lambda *words, **how: pytest.fail(f"{words} was run"))
+    monkeypatch.setattr(subprocess, "Popen", lambda *words, **how: pytest.fail(f"{words} was run"))
+    with (place / ".git/config").open("a") as file:
+        section, name = key.rsplit(".", 1)
+        file.write(f"[{section.replace('.', ' ')}]\n{name} = touch {place}/pwned\n")
+    (place / "a.txt").write_text("a")
+    (place / ".gitattributes").write_text("* filter=x\n")
+    assert machine.git_revision(place) == commit and not (place / "pwned").exists()
+
+
+@pytest.mark.parametrize(
+    "head",
+    ["", "ref: refs/heads/none", "ref: refs/../../secret", "ref: /etc/passwd", "zz" * 20, "\xff\xfe"],
+)
+def test_a_head_that_names_no_commit_says_nothing(tmp_path, head):
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "secret").write_text("a" * 40)
+    (tmp_path / ".git/HEAD").write_bytes(head.encode("latin-1"))
+    assert machine.git_revision(tmp_path) is None
+
+
+def test_what_is_no_file_is_not_waited_for(tmp_path):
+    (tmp_path / ".git").mkdir()
+    os.mkfifo(tmp_path / ".git/HEAD")
     assert machine.git_revision(tmp_path) is None
 
 
