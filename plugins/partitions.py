@@ -56,7 +56,7 @@ def evenly(images: int, clients: int) -> np.ndarray:
 def by_domain(clients_per_domain: Count = 1) -> Callable[..., Clients]:
     """One client per domain, or each domain dealt evenly, at random, to `clients_per_domain` clients.
 
-    Client ids are consecutive, domain by domain.
+    Client ids are consecutive, domain by domain. A domain without training images, which is only tested, has none.
 
     Raises: UserError where a domain has fewer training images than clients.
     """
@@ -65,7 +65,8 @@ def by_domain(clients_per_domain: Count = 1) -> Callable[..., Clients]:
         import numpy as np
 
         owner = np.empty(len(y), dtype=np.int64)
-        for d in range(num_domains):
+        trained = np.unique(domain)
+        for place, d in enumerate(trained):
             own = np.flatnonzero(domain == d)
             if len(own) < clients_per_domain:
                 raise UserError(
@@ -73,8 +74,8 @@ def by_domain(clients_per_domain: Count = 1) -> Callable[..., Clients]:
                     option="clients_per_domain",
                 )
             dealt = generator.permutation(own) if clients_per_domain > 1 else own
-            owner[dealt] = d * clients_per_domain + evenly(len(own), clients_per_domain)
-        return Clients.owning(owner, np.repeat(np.arange(num_domains), clients_per_domain))
+            owner[dealt] = place * clients_per_domain + evenly(len(own), clients_per_domain)
+        return Clients.owning(owner, np.repeat(trained, clients_per_domain))
 
     return partition
 

@@ -181,6 +181,8 @@ def prepare(
     took = "there already" if done.known else f"took {done.seconds:.1f} s"
     if done.cache and done.size is not None:
         console.print(f"{decimal(done.size)} at {size} pixels, {took}: {done.cache}")
+    elif folder.source and folder.source.packages:
+        console.print(f"made from packages, {took}: {folder.root}")
     else:
         console.print(f"{name} keeps nothing in the cache")
 

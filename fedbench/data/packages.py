@@ -51,12 +51,12 @@ def found(name: str, source: DataSource, given: Sequence[Path]) -> dict[str, Pat
     files: dict[str, Path] = {}
     for path in given:
         inside = [path / file for file in wanted if (path / file).is_file()] if path.is_dir() else [path]
-        for file in inside:
-            if not file.is_file():
-                raise UserError(f"--from {file}: there is no such file")
-            if file.name not in wanted:
-                raise UserError(f"--from {file}: {name} is made from {', '.join(wanted)}")
-            files[file.name] = file
+        for own in inside:
+            if not own.is_file():
+                raise UserError(f"--from {own}: there is no such file")
+            if own.name not in wanted:
+                raise UserError(f"--from {own}: {name} is made from {', '.join(wanted)}")
+            files[own.name] = own
     if lacking := [package.name for file, package in wanted.items() if file not in files]:
         raise DataMissing(
             f"{name} also needs {' '.join(lacking)}: {source.recipe(name)}"

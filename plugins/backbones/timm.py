@@ -102,12 +102,12 @@ def load_file(model, path: Path, load: bool, architecture: Architecture) -> str:
     if not path.is_file():
         raise UserError(f"pretrained: there is no file {path}; give true, false or the path of a .safetensors file")
     try:
-        tensors = read(path)
+        saved = read(path)
     except Exception as error:
         raise UserError(f"pretrained: {path} is no readable .safetensors file ({error})") from error
     wanted = model.state_dict()
-    missing = sorted(wanted.keys() - tensors.keys())
-    tensors = {key: tensors[key] for key in wanted if key in tensors}
+    missing = sorted(wanted.keys() - saved.keys())
+    tensors: Mapping[str, Tensor] = {key: saved[key] for key in wanted if key in saved}
     odd = sorted(key for key in tensors if wanted[key].shape != tensors[key].shape)
     if odd and not missing and (resampled := _resampled(tensors, architecture)):
         tensors, odd = resampled, []
