@@ -11,7 +11,8 @@ from test_shipped import SHIPPED
 from fedbench.registry.registry import Registry
 from fedbench.suite import Suite, load
 
-TUNED = sorted((SHIPPED / "tuned").glob("*.yaml"))
+ONE_SCENARIO = ("real",)  # tests in test_real.py
+TUNED = sorted(path for path in (SHIPPED / "tuned").glob("*.yaml") if path.stem not in ONE_SCENARIO)
 
 
 @pytest.fixture(scope="module")
