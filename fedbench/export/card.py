@@ -40,6 +40,7 @@ def _of_images(simulation: Simulation, parts: Parts, architecture: Architecture 
         "architecture": architecture and architecture.name,
         "num_classes": parts.num_classes,
         "model_args": dict(architecture.args) if architecture else {},
+        **({"first_blocks": architecture.layers} if architecture and architecture.layers is not None else {}),
         "pretrained_cfg": {
             "input_size": [3, parts.image_size, parts.image_size],
             "mean": list(mean),
@@ -100,8 +101,15 @@ def made(architecture: Architecture, num_classes: int, *, pretrained: bool = Fal
     given = ", ".join(f"{k}={v!r}" for k, v in {**options, "num_classes": num_classes, **architecture.args}.items())
     module, _, name = architecture.name.rpartition(":")
     if module:
-        return f"from {module} import {name}\nmodel = {name}({given}).eval()"
-    return f"import timm\nmodel = timm.create_model({name!r}, {given}).eval()"
+        lines = f"from {module} import {name}\nmodel = {name}({given}).eval()"
+    else:
+        lines = f"import timm\nmodel = timm.create_model({name!r}, {given}).eval()"
+    return lines if architecture.layers is None else f"{lines}\n{first_blocks(architecture.layers)}"
+
+
+def first_blocks(layers: int) -> str:
+    """The line that leaves a model its first layers."""
+    return f"model.blocks = model.blocks[:{layers}]"
 
 
 def base(simulation: Simulation, parts: Parts, form: str, files: Sequence[str]) -> str:
@@ -128,5 +136,5 @@ def base(simulation: Simulation, parts: Parts, form: str, files: Sequence[str]) 
     if parts.whole:
         return lines
     if parts.layers == list(range(len(parts.layers))):
-        return f"{lines}\nmodel.blocks = model.blocks[:{len(parts.layers)}]"
+        return f"{lines}\n{first_blocks(len(parts.layers))}"
     return f"import torch\n{lines}\nmodel.blocks = torch.nn.Sequential(*[model.blocks[j] for j in {parts.layers}])"

@@ -32,21 +32,28 @@ _found: dict[Hashable, Any] = {}  # what `once` keeps
 
 @dataclass(frozen=True)
 class Architecture:
-    """How timm makes such a model: a name that `timm.create_model` knows, or a class as `module:Class`, with its
-    arguments but for num_classes."""
+    """How timm makes such a model.
+
+    Attributes:
+        name: One that `timm.create_model` knows, or a class as `module:Class`.
+        args: Its arguments but for num_classes.
+        layers: How many of its `blocks` are kept, the first ones; None for all.
+    """
 
     name: str
     args: Mapping[str, Any] = field(default_factory=dict)
+    layers: int | None = None
 
     def make(self, num_classes: int) -> nn.Module:
         """The model, its weights drawn from torch's current random state."""
         import timm
 
         module, _, kind = self.name.rpartition(":")
-        if module:
-            made: nn.Module = getattr(import_module(module), kind)(num_classes=num_classes, **self.args)
-            return made
-        return timm.create_model(self.name, num_classes=num_classes, **self.args)
+        make = getattr(import_module(module), kind) if module else functools.partial(timm.create_model, self.name)
+        made: nn.Module = make(num_classes=num_classes, **self.args)
+        if self.layers is not None:
+            cast(Any, made).blocks = cast(Any, made).blocks[: self.layers]
+        return made
 
 
 @dataclass(frozen=True)

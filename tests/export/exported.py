@@ -26,11 +26,11 @@ def loaded(lines: str) -> nn.Module:
     return names["model"]
 
 
-def global_model(model: nn.Module, layers, registry=None) -> GlobalModel:
+def global_model(model: nn.Module, layers, registry=None, targets="last_fc") -> GlobalModel:
     """Some layers of a model with LoRA drawn at random, B too."""
     blocks = Blocks(model)
     if registry:
-        registry.make("adapter", {"name": "lora", "rank": 2, "alpha": 4})(blocks)
+        registry.make("adapter", {"name": "lora", "rank": 2, "alpha": 4, "targets": targets})(blocks)
         for name, parameter in blocks.named_parameters():
             if "lora" in name:
                 nn.init.normal_(parameter.data, generator=torch.Generator().manual_seed(len(name)))

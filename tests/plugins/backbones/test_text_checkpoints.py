@@ -86,8 +86,14 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize("kind", CONFIGS)
-@pytest.mark.parametrize("change", CHANGES)
+def often(rows, columns):
+    """All pairs, of which a fifth is tried each time, every row and column among them."""
+    for i, row in enumerate(rows):
+        for j, column in enumerate(columns):
+            yield pytest.param(row, column, marks=() if (i + j) % 5 == 0 else pytest.mark.slow)
+
+
+@pytest.mark.parametrize(("kind", "change"), often(CONFIGS, CHANGES))
 def test_a_checkpoint_that_does_not_fit_its_configuration_is_refused(copied, kind, change):
     how, message = CHANGES[change]
     refused(copied(kind, lambda own: how(kind, own)), message)
@@ -111,8 +117,8 @@ def test_heads_and_poolers_may_be_there_or_not(saved, copied, kind):
         assert torch.equal(one, other), name
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 @pytest.mark.parametrize("kind", CONFIGS)
+@pytest.mark.parametrize("dtype", ["bfloat16", pytest.param("float16", marks=pytest.mark.slow)])
 def test_half_precision_of_a_file_is_float32_in_plans_and_runs(copied, kind, dtype):
     half = getattr(torch, dtype)
     folder = copied(kind, lambda own: {k: v.to(half) for k, v in own.items()}, dtype=dtype)
