@@ -187,21 +187,24 @@ def pathological(classes_per_client: Count = 2, clients_per_domain: Count = 5) -
     somebody.
 
     The numbers of clients that have a class differ by at most one over the classes of a domain, and so do the numbers
-    of images that the clients of a class have of it. Client ids are consecutive, domain by domain.
+    of images that the clients of a class have of it. In a domain that lacks so many classes, clients have all that it
+    has. Client ids are consecutive, domain by domain.
 
-    Raises: UserError where a domain has fewer classes than a client is to have, more than its clients can cover (the
-    images of some would be nobody's), or fewer images of a class than clients that are to have it.
+    Raises: UserError where no domain has as many classes as a client is to have, or one has more than its clients can
+    cover (the images of some would be nobody's), or fewer images of a class than clients that are to have it.
     """
 
     def partition(y: np.ndarray, domain: np.ndarray, num_domains: int, generator: np.random.Generator) -> Clients:
         import numpy as np
 
         owner = np.empty(len(y), dtype=np.int64)
-        for d in range(num_domains):
-            own = np.flatnonzero(domain == d)
+        parts = [np.flatnonzero(domain == d) for d in range(num_domains)]
+        most = max((len(np.unique(y[own])) for own in parts), default=0)
+        for d, own in enumerate(parts):
             labels, of_class = np.unique(y[own], return_inverse=True)
+            c = min(classes_per_client, len(labels)) if classes_per_client <= most else classes_per_client
             try:
-                has = classes(len(labels), clients_per_domain, classes_per_client, generator)
+                has = classes(len(labels), clients_per_domain, c, generator)
                 drawn = divided(of_class, has, generator)
             except UserError as error:
                 raise UserError(f"pathological: domain {d}: {error}", option=error.option) from None

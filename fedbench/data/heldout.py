@@ -69,17 +69,22 @@ def without_validation(
     `evaluation.validation`.
 
     A client of n images holds round(fraction n) of them out, of each class of each domain as large a part as of all,
-    and trains on one at least. The draw knows of nobody but the client. Raises UserError where nobody has any.
+    and trains on one at least, and on the lone training image of a class in a domain, which else nobody would learn.
+    The draw knows of nobody but the client. Raises UserError where nobody has any.
     """
     if fraction is None:
         return clients, None
+    lone = _lone(images)
     m = np.minimum(np.rint(fraction * clients.sizes).astype(np.int64), clients.sizes - 1)  # to even, as `round`
+    if lone.any():
+        owner = np.repeat(np.arange(len(clients)), clients.sizes)
+        m = np.minimum(m, np.bincount(owner[~lone[clients.indices]], minlength=len(clients)))
     if m.max() < 1:
         raise UserError(
             f"evaluation.validation: {fraction:g} of a client's training examples is less than one, even of the "
             f"{clients.sizes.max()} that the largest has; hold out a larger part, or deal them to fewer clients"
         )
-    held = [_validation_of(images, clients[i], int(m[i]), seed) for i in np.flatnonzero(m > 0).tolist()]
+    held = [_validation_of(images, clients[i], int(m[i]), seed, lone) for i in np.flatnonzero(m > 0).tolist()]
     out = np.concatenate(held)
     gone = np.zeros(len(images), dtype=bool)
     gone[out] = True
@@ -88,7 +93,17 @@ def without_validation(
     return Clients(clients.domains, clients.sizes - m, kept), Clients(clients.domains, m, out)
 
 
-def _validation_of(images: Images | Texts, client: Client, m: int, seed: int) -> np.ndarray:
-    """(m,) int64, in order: a client's validation images."""
+def _lone(images: Images | Texts) -> np.ndarray:
+    """(n,) bool: which training images are the only one of their class in their domain."""
+    _, which, counts = np.unique(
+        images.domain * (images.y.max(initial=0) + 1) + images.y, return_inverse=True, return_counts=True
+    )
+    lone: np.ndarray = counts[which] == 1
+    return lone
+
+
+def _validation_of(images: Images | Texts, client: Client, m: int, seed: int, lone: np.ndarray) -> np.ndarray:
+    """(m,) int64, in order: a client's validation images, none of which is a lone one."""
     draw = numpy_generator(seed, client=client.id, use="validation images")
-    return stratified(images, np.sort(client.indices), m, draw)
+    own = np.sort(client.indices)
+    return stratified(images, own[~lone[own]], m, draw)

@@ -10,7 +10,8 @@ from fedbench.words import composed, shortened
 
 LEFT_BEHIND = {"__MACOSX", "@eaDir", "lost+found", "$RECYCLE.BIN", "System Volume Information"}
 TRAIN, TEST = "train", "test"
-SPLITS = {"train": TRAIN, "test": TEST, "val": "validation", "valid": "validation", "validation": "validation"}
+SPLITS = {"train": TRAIN, "training": TRAIN, "test": TEST, "testing": TEST}
+SPLITS |= dict.fromkeys(("val", "valid", "validation", "dev"), "validation")
 SPELLINGS = 4  # of a name, in a note
 
 

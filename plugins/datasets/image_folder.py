@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 from fedbench import hookimpl
@@ -35,14 +35,15 @@ def make(
 ) -> Dataset:
     """Your own images in root/domain/class, split into training and test within each domain and class.
 
+    Folders called train and test (or val, validation) are splits, whether they stand above those of domains or
+    classes, or in every domain; then nothing is drawn. A domain may lack classes, and trains on a lone image of one ·
     test_fraction, split_seed: the share of test images, and the seed that picks them. The pick within one
     domain and class depends on nothing outside it · unreadable: `fail` or `skip`, what is called like an
     image and cannot be read · domains, classes: the folders to take, in this order; all of them, sorted, if not
     given · interpolation: how to resize · resize: `antialiased`, to uint8, upright by EXIF; or `reference`, as
     FedRA's released code does: floats without antialiasing and clamping, EXIF ignored, four times the cache.
 
-    Raises: UserError with all that is wrong with the tree: where it has another layout, a domain lacks a class or
-    has fewer than two images of one.
+    Raises: UserError with all that is wrong with the tree: where it has another layout, or nothing to test with.
     """
     folder = root_of("image_folder", root)
     check_options(image_size, interpolation, unreadable, resize)
@@ -53,14 +54,19 @@ def make(
     test: list[Sample] = []
     for d, found in enumerate(tree.images.values()):
         for label, name in enumerate(tree.classes):
-            paths = found[name]
-            ranked = sorted(paths, key=lambda path: seed_of(split_seed, -1, -1, _text(path)))
-            tests = set(ranked[: min(max(round(test_fraction * len(paths)), 1), len(paths) - 1)])
+            paths = found.get(name, [])
+            tests = _drawn(paths, test_fraction, split_seed) if tree.tests is None else tree.tests
             for path in paths:
                 (test if path in tests else train).append(Sample(path, label, d))
     options = image_size, interpolation, unreadable, resize
     domains = list(tree.images)
     return image_dataset(folder, domains, tree.classes, train, test, *options, OTHERWISE, tree.notes)
+
+
+def _drawn(paths: Sequence[str], fraction: float, seed: int) -> set[str]:
+    """Those for testing, of one class and domain; a lone image is trained on."""
+    ranked = sorted(paths, key=lambda path: seed_of(seed, -1, -1, _text(path)))
+    return set(ranked[: max(min(max(round(fraction * len(paths)), 1), len(paths) - 1), 0)])
 
 
 def _text(path: str) -> str:

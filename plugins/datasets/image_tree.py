@@ -1,14 +1,15 @@
-"""What lies in a tree root/<domain>/<class>/: its images, and everything that is wrong with it in one message."""
+"""What lies in a tree root/<domain>/<class>/: its images and splits, and all that is wrong with it in one message."""
 
 from __future__ import annotations
 
 import functools
 import os
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from fedbench.data.image_files import SUFFIXES, TABLES, UnreadableFile, checked
+from fedbench.data.names import SPLITS, TEST, TRAIN, Names, is_passed_over, splits_among
 from fedbench.errors import UserError
 from fedbench.words import composed, counted, meant, on_a_line, shortened, suggestion, unlike
 
@@ -20,9 +21,12 @@ FEW = 3  # images of a fault
 class Tree:
     """The images of a tree, by name alone: whatever is called like one is one, and none is opened.
 
+    Where all folders of the root, or of every domain, are called train, test, val or validation, they are splits.
+
     images: domain -> class -> paths below the root, sorted; hidden files and files of other kinds are passed over ·
-    classes: the names of all, in their order · faults: what is wrong, a sentence each · passed_over: files that Pillow
-    may read and that are called otherwise than images here.
+    tests: those in a test split, or None where no folder is a split · classes: the names of all, in their order ·
+    faults: what is wrong, a sentence each · passed_over: files that Pillow may read and that are called otherwise than
+    images here.
     """
 
     def __init__(self, root: Path, domains: Sequence[str] | None, classes: Sequence[str] | None) -> None:
@@ -38,8 +42,12 @@ class Tree:
         self.broken: set[str] = set()  # domains of which not all is known
         self.dead: set[str] = set()  # links in the place of folders
         self.passed_over: list[str] = []
-        self.spelt = {composed(name): name for name in classes or ()}  # one class whatever its Unicode form on disk
-        self.images = {domain: self._classes(domain) for domain in self._domains(domains)}
+        self.named = Names(classes or ())  # one class whatever its Unicode form on disk
+        self.tests: set[str] | None = None
+        self.notes_of_splits: list[str] = []
+        self.known: dict[Path, list[os.DirEntry[str]]] = {}  # what folders hold
+        places = self._places(domains)
+        self.images = {domain: self._classes(domain, folders) for domain, folders in places.items()}
         found = sorted({name for classes in self.images.values() for name in classes})
         self.classes = found if self.wanted is None else self.wanted
         if self.deep:
@@ -48,6 +56,25 @@ class Tree:
 
     @property
     def notes(self) -> list[str]:
+        """What may be no fault, a sentence each."""
+        return [*self.notes_of_splits, *self._classes_noted(), *self._others_noted()]
+
+    def _classes_noted(self) -> list[str]:
+        """Which domains lack which classes, and of which they have one image, which is trained on."""
+        lacking, lone = [], []
+        for domain, found in self.images.items():
+            for name in self.classes:
+                images = found.get(name, [])
+                if not images and domain not in self.broken:
+                    lacking.append(f"{domain!r} lacks {name!r}")
+                if len(images) == 1 and self.tests is None:
+                    lone.append(f"{domain}/{name}")
+        return [
+            *([f"classes that a domain lacks: {shortened(lacking, FEW)}"] if lacking else []),
+            *([f"classes of one image in a domain, which is trained on: {shortened(lone, FEW)}"] if lone else []),
+        ]
+
+    def _others_noted(self) -> list[str]:
         """How many files are passed over that may be images, by their endings."""
         endings = Counter(os.path.splitext(path)[1].lower() for path in self.passed_over)
         if not endings:
@@ -66,50 +93,120 @@ class Tree:
                 f"{len(odd):,} of {len(paths):,} images cannot be read (`unreadable: skip` leaves them out): "
                 + shortened(odd, FEW)
             )
-        faults = [*map(on_a_line, faults), *map(on_a_line, self.notes)]
+        faults = [*map(on_a_line, faults), *map(on_a_line, self._others_noted())]
         if len(faults) == 1:
             return f"{faults[0]}; {LAYOUT}"
         more = [f"and {len(faults) - MOST_TOLD} more"] if len(faults) > MOST_TOLD else []
         lines = "".join(f"\n  {fault}" for fault in [*faults[:MOST_TOLD], *more])
         return f"{self.root}: {counted(len(faults), 'fault')}; {LAYOUT}{lines}"
 
-    def _domains(self, wanted: Sequence[str] | None) -> list[str]:
+    def _places(self, wanted: Sequence[str] | None) -> dict[str, dict[str, str]]:
+        """Domain -> split ("" where folders name none) -> the folder below the root that has its folders of classes."""
         entries = self._list(self.root)
         loose = self._loose(entries)
         if loose:
             self.faults.append(f"{self.root} itself holds {counted(len(loose), 'image')}, such as {_last(loose[0])}")
-        found = self._folders(entries, wanted)
+        folders = [entry.name for entry in entries if self._is_folder(entry)]
+        if not set(wanted or ()) & set(folders) and (splits := self._splits("", folders)):
+            return self._below_splits(splits, wanted)
+        places = {}
+        for domain, folder in self._domains(entries, wanted).items():
+            below = [entry.name for entry in self._list(self.root / folder) if self._is_folder(entry)]
+            inside = self._splits(folder, below)
+            places[domain] = {split: f"{folder}/{name}" for split, name in inside.items()} or {"": folder}
+        bare = [domain for domain, of in places.items() if "" in of]
+        if self.tests is not None and bare:
+            other = next(domain for domain, of in places.items() if "" not in of)
+            self.faults.append(f"{other} has folders of splits, and {bare[0]} has none; arrange all domains in one way")
+        return places
+
+    def _splits(self, folder: str, below: Sequence[str]) -> dict[str, str]:
+        """What is called as splits are among the folders below one, as `splits_among` has it: all that hold images."""
+        called = [name for name in below if name.casefold() in SPLITS]
+        if len(called) < 2 or TRAIN not in {SPLITS[name.casefold()] for name in called}:
+            return {}
+        others = [name for name in below if name not in called and self._holds_images(self.root / folder / name)]
+        splits = {} if others else splits_among(called)
+        if not splits:
+            names = shortened([*called, *others])
+            self.faults.append(
+                f"{self.root / folder} has {names}: some are called as splits are; call all so, and each split once, "
+                "or say by `domains` that they are domains"
+            )
+        elif self.tests is None:
+            self.tests = set()
+            self.notes_of_splits = [f"{splits[TRAIN]!r} is taken for training and {splits[TEST]!r} for tests"]
+        left = [f"{folder}/{name}".lstrip("/") for name in called if splits and name not in splits.values()]
+        self.notes_of_splits += [f"validation images are left out: {name}" for name in left]
+        return splits
+
+    def _holds_images(self, folder: Path) -> bool:
+        """Whether there are any in it, however deep."""
+        return any(os.path.splitext(name)[1].lower() in SUFFIXES for _, _, names in os.walk(folder) for name in names)
+
+    def _below_splits(self, splits: Mapping[str, str], wanted: Sequence[str] | None) -> dict[str, dict[str, str]]:
+        """Of folders of splits in the root, with those of domains in them, or of classes of the one domain `all`."""
+        inside = {name: self._list(self.root / name) for name in splits.values()}
+        below = [Path(entry.path) for entries in inside.values() for entry in entries if self._is_folder(entry)]
+        if wanted is None and (not below or any(_is_image(entry) for one in below for entry in self._list(one))):
+            return {"all": dict(splits)}
+        places: dict[str, dict[str, str]] = {}
+        for split, name in splits.items():
+            for domain, folder in self._domains(inside[name], wanted, name).items():
+                places.setdefault(domain, {})[split] = f"{name}/{folder}"
+        return places
+
+    def _domains(
+        self, entries: Sequence[os.DirEntry[str]], wanted: Sequence[str] | None, below: str = ""
+    ) -> dict[str, str]:
+        """The domains, and what their folders are called on disk. below: the folder that has the entries."""
+        found, named = {}, Names(wanted or ())
+        for folder in self._folders(entries, wanted):
+            if (name := named(folder)) in found:
+                self.faults.append(f"{self.root / below} has {name!r} twice{unlike(folder, name)}")
+            found[name] = folder
         if wanted is None:
             if not found and not self.faults:
-                self.faults.append(f"{self.root} holds no folders")
+                self.faults.append(f"{self.root / below} holds no folders")
             return found
         folders = [entry.name for entry in entries if self._is_folder(entry)]
         for name in wanted:
-            if name not in found and os.path.join(self.root, name) not in self.dead:
+            if name not in found and os.path.join(self.root, below, name) not in self.dead:
                 hint = meant(name, folders, f"there are: {shortened(folders) or 'none'}")
-                self.faults.append(f"{self.root} has no domain folder {name!r}; {hint}")
-        return [name for name in wanted if name in found]
+                self.faults.append(f"{self.root / below} has no domain folder {name!r}; {hint}")
+        return {name: found[name] for name in wanted if name in found}
 
-    def _classes(self, domain: str) -> dict[str, list[str]]:
-        """The class folders of one domain that hold images."""
+    def _classes(self, domain: str, folders: Mapping[str, str]) -> dict[str, list[str]]:
+        """The images of each class of one domain. folders: those that have folders of classes, by split."""
         faults = len(self.faults) + len(self.deep)
-        entries = self._list(self.root / domain)
-        loose = self._loose(entries)
-        if loose:
-            where, first = self.root / domain, _last(loose[0])
-            self.faults.append(f"{where} holds {counted(len(loose), 'image')} outside class folders, such as {first}")
         found: dict[str, list[str]] = {}
-        for name in self._folders(entries, self.wanted):
-            if images := self._images(f"{domain}/{name}"):
-                called = self.spelt.setdefault(composed(name), name)
-                if called in found:
-                    self.faults.append(f"{self.root / domain} has {called!r} twice{unlike(name, called)}")
-                found[called] = images
+        for split, folder in folders.items():
+            for name, images in self._in_classes(folder).items():
+                found.setdefault(name, []).extend(images)
+                if split == TEST and self.tests is not None:
+                    self.tests.update(images)
+        where = self.root / next(iter(folders.values()))
         if len(self.faults) + len(self.deep) > faults:
             self.broken.add(domain)
         elif not found and self.wanted is None:
             self.broken.add(domain)
-            self.faults.append(f"{self.root / domain} holds no images (the option `domains` lists the folders to take)")
+            self.faults.append(f"{where} holds no images (the option `domains` lists the folders to take)")
+        return found
+
+    def _in_classes(self, folder: str) -> dict[str, list[str]]:
+        """The class folders of one folder that hold images."""
+        entries = self._list(self.root / folder)
+        loose = self._loose(entries)
+        if loose:
+            where, first = self.root / folder, _last(loose[0])
+            self.faults.append(f"{where} holds {counted(len(loose), 'image')} outside class folders, such as {first}")
+        found: dict[str, list[str]] = {}
+        for name in self._folders(entries, self.wanted):
+            if images := self._images(f"{folder}/{name}"):
+                called = self.named(name)
+                if called in found:
+                    self.faults.append(f"{self.root / folder} has {called!r} twice{unlike(name, called)}")
+                found[called] = images
         return found
 
     def _images(self, folder: str) -> list[str]:
@@ -135,18 +232,13 @@ class Tree:
         return [entry.path for entry in files if _is_image(entry)]
 
     def _judge(self) -> None:
-        """Note the classes that a domain lacks, or that cannot be split; not of domains of which not all is known."""
-        for domain, found in self.images.items():
-            for name in self.classes:
-                images = found.get(name, [])
-                if len(images) == 1:
-                    self.faults.append(f"{domain}/{name} has 1 image; training and test need one each")
-                elif not images and domain not in self.broken:
-                    others = [repr(other) for other, theirs in self.images.items() if name in theirs]
-                    which = f", which domain {others[0]} has" if others else ""
-                    folders = [entry.name for entry in self._list(self.root / domain) if self._is_folder(entry)]
-                    near = suggestion(name, folders, "")
-                    self.faults.append(f"domain {domain!r} lacks class {name!r}{which}{near}")
+        """Note classes that are asked for and that nothing has, and a tree of which nothing can be tested."""
+        for name in [name for name in self.classes if not any(name in found for found in self.images.values())]:
+            folders = [entry.name for entries in self.known.values() for entry in entries if self._is_folder(entry)]
+            self.faults.append(f"no domain has an image of the class {name!r}{suggestion(name, folders, '')}")
+        images = [paths for found in self.images.values() for paths in found.values()]
+        if self.tests is None and images and not self.faults and max(map(len, images)) < 2:
+            self.faults.append(f"{self.root} has one image of each class; training and test need one each")
 
     def _folders(self, entries: Iterable[os.DirEntry[str]], wanted: Sequence[str] | None) -> list[str]:
         """The names of folders among the entries. A link that leads to none may have been one."""
@@ -168,12 +260,15 @@ class Tree:
             return False
 
     def _list(self, folder: Path) -> list[os.DirEntry[str]]:
-        try:
-            with os.scandir(folder) as entries:
-                return sorted((e for e in entries if not e.name.startswith(".")), key=lambda entry: entry.name)
-        except OSError as error:
-            self.faults.append(f"cannot list {folder}: {error.strerror}")
-            return []
+        if folder not in self.known:
+            self.known[folder] = []
+            try:
+                with os.scandir(folder) as entries:
+                    found = [entry for entry in entries if not is_passed_over(entry.name)]
+                    self.known[folder] = sorted(found, key=lambda entry: entry.name)
+            except OSError as error:
+                self.faults.append(f"cannot list {folder}: {error.strerror}")
+        return self.known[folder]
 
     def _odd(self, path: str) -> str:
         """The path of what cannot be an image, as far as that shows without opening it, and why."""

@@ -77,7 +77,12 @@ def test_every_client_holds_its_part_out_by_class_and_trains_on_the_rest(sizes, 
     n, owner = sum(sizes), np.repeat(np.arange(len(sizes)), sizes)
     images = images_of(chance.integers(0, 2, n), chance.integers(0, 3, n))
     clients = [Client(i, 0, chance.permutation(np.flatnonzero(owner == i))) for i in range(len(sizes))]
-    wanted = [max(0, min(round(f * size), size - 1)) for size in sizes]
+    kinds = images.domain * 3 + images.y
+    common = np.bincount(kinds, minlength=6)[kinds] > 1  # no lone one is held out
+    wanted = [
+        max(0, min(round(f * size), size - 1, int(common[client.indices].sum())))
+        for client, size in zip(clients, sizes, strict=True)
+    ]
     if not any(wanted):
         with pytest.raises(UserError, match="evaluation.validation: .* less than one, even"):
             without_validation(images, Clients.of(clients), f, seed)
@@ -85,13 +90,14 @@ def test_every_client_holds_its_part_out_by_class_and_trains_on_the_rest(sizes, 
     left, held = without_validation(images, Clients.of(clients), f, seed)
     assert [len(own) for own in held] == wanted and [one.domain for one in held] == [0] * len(sizes)
     held = [own.indices for own in held]
-    for before, after, own, size in zip(clients, left, held, sizes, strict=True):
+    for before, after, own in zip(clients, left, held, strict=True):
         assert sorted([*after.indices, *own]) == sorted(before.indices) and (np.diff(own) > 0).all()
         assert after.indices.tolist() == [i for i in before.indices if i not in own]  # in the order they were dealt in
-        kinds = images.domain * 3 + images.y
+        assert common[own].all()
+        among = before.indices[common[before.indices]]
         for kind in range(6):
-            all_of, some = (int((kinds[positions] == kind).sum()) for positions in (before.indices, own))
-            assert not size or abs(some - len(own) * all_of / size) < 1
+            all_of, some = (int((kinds[positions] == kind).sum()) for positions in (among, own))
+            assert not len(among) or abs(some - len(own) * all_of / len(among)) < 1
 
 
 def test_validation_images_depend_on_the_seed_and_the_client_alone():
@@ -119,3 +125,19 @@ def test_texts_are_held_out_as_images_are():
         without_validation(half, clients, 0.2, 0)[1] for half, clients in zip((images, texts), dealt_out, strict=True)
     ]
     assert held[0].indices.tolist() == held[1].indices.tolist() and len(held[0].indices) == 9
+
+
+def test_the_lone_image_of_a_class_in_a_domain_is_trained_on():
+    """Held out for validation, no client would ever learn it; what others hold out stays what it was."""
+    images = images_of([0] * 9 + [1] * 8, [0] * 8 + [1] + [0] * 4 + [1] * 4)
+    clients = Clients.of([Client(0, 0, np.arange(9)), Client(1, 1, np.arange(9, 17))])
+    for seed in range(20):
+        kept, held = without_validation(images, clients, 0.5, seed)
+        assert 8 in kept[0].indices and held.sizes.tolist() == [4, 4]
+        common = images_of([0] * 9 + [1] * 8, [0] * 13 + [1] * 4)
+        assert without_validation(common, clients, 0.5, seed)[1][1].indices.tolist() == held[1].indices.tolist()
+    alone = Clients.of([Client(0, 0, np.array([8])), Client(1, 1, np.arange(9, 17))])
+    assert without_validation(images, alone, 0.5, 0)[0][0].indices.tolist() == [8]
+    few = images_of([0] * 3, [0, 1, 2])
+    with pytest.raises(UserError, match="less than one"):
+        without_validation(few, Clients.of([Client(0, 0, np.arange(3))]), 0.9, 0)

@@ -122,7 +122,8 @@ def test_files_that_may_be_images_and_are_not_taken_are_counted_and_named(root):
     assert make(8, str(root)).notes[0].startswith("5 files that may be images are not taken: 1 .avif, 3 .jfif, 1 .ppm")
     for file in (root / "art/cat").iterdir():
         file.rename(file.with_suffix(".ppm"))
-    assert "11 .ppm" in refused(root) and "domain 'art' lacks class 'cat'" in refused(root)
+    said = make(8, str(root)).notes
+    assert "11 .ppm" in said[1] and said[0] == "classes that a domain lacks: 'art' lacks 'cat'"
 
 
 def test_one_class_in_two_unicode_forms_is_one_class(root):
@@ -164,17 +165,106 @@ def refused(root: Path, **options) -> str:
     return str(caught.value)
 
 
-def test_missing_class_is_named_with_its_domain(root):
+def test_a_domain_may_lack_a_class_and_that_is_noted(root):
+    """As a hospital that never saw a disease."""
     for image in (root / "art" / "dog").iterdir():
         image.unlink()
-    message = refused(root)
-    assert "domain 'art' lacks class 'dog', which domain 'photo' has" in message
+    write(root / "photo" / "bird" / "1.png", 7)
+    write(root / "photo" / "bird" / "2.png", 8)
+    data = make(8, str(root))
+    assert data.classes == ("bird", "cat", "dog")
+    assert data.notes == ("classes that a domain lacks: 'art' lacks 'bird', 'art' lacks 'dog'",)
+    for images, kinds in ((data.load().train, 4), (data.load().test, 4)):
+        found = set(zip(images.domain.tolist(), images.y.tolist(), strict=True))
+        assert len(found) == kinds and not found & {(0, 0), (0, 2)}
 
 
-def test_single_image_cannot_be_split(root):
-    write(root / "art" / "bird" / "1.png")
-    write(root / "photo" / "bird" / "1.png")
-    assert "art/bird has 1 image" in refused(root)
+def test_a_lone_image_is_trained_on(root):
+    before = make(8, str(root)).load()
+    write(root / "art" / "bird" / "1.png", 250)
+    data = make(8, str(root))
+    assert 250 in shades(data.load().train) and shades(data.load().test) == shades(before.test)
+    assert data.notes[-1] == "classes of one image in a domain, which is trained on: art/bird"
+
+
+def test_a_tree_of_lone_images_has_nothing_to_test_with(tmp_path):
+    for name in ("a", "b"):
+        write(tmp_path / "t" / "d" / name / "1.png")
+    assert "has one image of each class; training and test need one each" in refused(tmp_path / "t")
+
+
+SPLIT = {
+    "on top": "{split}/{domain}/{name}",
+    "on top, in one domain": "{split}/{name}",
+    "in every domain": "{domain}/{split}/{name}",
+}
+
+
+@pytest.mark.parametrize("where", SPLIT)
+@pytest.mark.parametrize("test", ["test", "Val", "validation", "testing"])
+def test_folders_called_as_splits_are_splits(tmp_path, where, test):
+    """Nobody trains on images of a test folder, and no client is called train."""
+    for s, split in enumerate(("train", test)):
+        for d, domain in enumerate(("day", "night")):
+            for c, name in enumerate(("cat", "dog")):
+                for i in range(3):
+                    folder = tmp_path / "t" / SPLIT[where].format(split=split, domain=domain, name=name)
+                    write(folder / f"{domain}{i}.png", 120 * s + 60 * d + 30 * c + i)
+    if where != "in every domain":
+        (tmp_path / "t" / "annotations").mkdir()
+    data = make(8, str(tmp_path / "t"))
+    splits = data.load()
+    assert data.domains == (("all",) if "one domain" in where else ("day", "night")) and data.classes == ("cat", "dog")
+    assert [len(splits.train), len(splits.test)] == [12, 12]
+    assert max(shades(splits.train)) < 120 <= min(shades(splits.test))
+    assert data.notes == (f"'train' is taken for training and {test!r} for tests",)
+    assert make(8, str(tmp_path / "t"), split_seed=1).fingerprint == data.fingerprint
+
+
+def test_validation_images_next_to_test_images_are_left_out_and_that_is_noted(root):
+    (root / "new").mkdir()
+    for old, new in (("photo", "train"), ("art", "test")):
+        (root / old).rename(root / new)
+    (root / "new").rename(root / "val")
+    write(root / "val" / "cat" / "1.png", 250)
+    data = make(8, str(root))
+    assert data.domains == ("all",) and len(data.load().train) == len(data.load().test) == 20
+    assert data.notes[1] == "validation images are left out: val"
+    chosen = make(8, str(root), domains=["train", "test"])  # who says so means it
+    assert chosen.domains == ("train", "test") and len(chosen.load().train) == 32
+
+
+@pytest.mark.parametrize(
+    ("folders", "said"),
+    [
+        (("train/a", "test/a", "photo/a"), "has test, train, photo: some are called as splits are"),
+        (("train/a", "val/a", "valid/a"), "has train, val, valid: some are called as splits are"),
+        (("day/train/a", "day/test/a", "night/a"), "day has folders of splits, and night has none"),
+        (("train", "test"), "train holds 1 image outside class folders"),
+        (("cat/train", "cat/test"), "train holds 1 image outside class folders"),
+    ],
+)
+def test_folders_of_splits_among_others_are_refused(tmp_path, folders, said):
+    for folder in folders:
+        write(tmp_path / "t" / folder / "1.png")
+    assert said in refused(tmp_path / "t")
+
+
+def test_one_domain_in_two_unicode_forms_is_found_and_two_of_them_are_refused(root):
+    (root / "art").rename(root / "caf\xe9")
+    for given in ("caf\xe9", "cafe\u0301"):
+        assert make(8, str(root), domains=[given, "photo"]).domains == (given, "photo")
+    write(root / "cafe\u0301/cat/1.png")
+    assert "twice (letters and accents are encoded in another Unicode form)" in refused(root)
+
+
+@pytest.mark.parametrize("left", ["__MACOSX", "@eaDir", "lost+found"])
+def test_folders_that_a_system_leaves_behind_are_no_domains_and_no_classes(root, left):
+    before = make(8, str(root)).fingerprint
+    for folder in (root / left, root / "art" / left, root / "art" / "cat" / left):
+        write(folder / "cat" / "1.png")
+        write(folder / "1.png")
+    assert make(8, str(root)).fingerprint == before
 
 
 def test_missing_or_empty_root_tells_the_layout(tmp_path):
@@ -225,7 +315,7 @@ def test_classes_are_chosen_and_ordered_as_domains_are(root):
     assert shades(make(8, str(root), classes=["dog"]).load().test) == [
         shade for shade in shades(data.load().test) if shade % 100 < 50
     ]
-    assert "lacks class 'dgo'; did you mean \"dog\"?" in refused(root, classes=["cat", "dgo"])
+    assert "no domain has an image of the class 'dgo'; did you mean \"dog\"?" in refused(root, classes=["cat", "dgo"])
     assert "write 7 in quotes" in refused(root, classes=[7, 8])
     assert "classes: expected a list of at least 1 different, each a folder's name" in refused(root, classes="dog")
 
@@ -316,16 +406,13 @@ def test_all_faults_of_a_tree_are_told_in_one_call(root):
     write(root / "clip" / "cat" / "1.png")
     write(root / "clip" / "cat" / "2.png")
     said = refused(root)
-    assert said.startswith(f"{root}: 9 faults; expected images in <root>/<domain>/<class>/")
+    assert said.startswith(f"{root}: 6 faults; expected images in <root>/<domain>/<class>/")
     for fault in (
         "itself holds 1 image, such as loose.png",
         "art holds 1 image outside class folders, such as stray.png",
         "photo/dog/inner/1.png lies one folder too deep",
         "sketch is a link that leads nowhere, where a folder of images may be expected",
         "lists holds no images",
-        "domain 'clip' lacks class 'dog', which domain 'art' has",
-        "domain 'clip' lacks class 'bird', which domain 'art' has",
-        "art/bird has 1 image",
         "7 of 50 images cannot be read (`unreadable: skip` leaves them out): photo/cat/device.png (a device, not",
     ):
         assert fault in said

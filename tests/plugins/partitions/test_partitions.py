@@ -116,6 +116,22 @@ def test_impossible_classes_are_refused_with_numbers():
         pathological(2, 15)(y, domain, 1, generator)
 
 
+def test_a_domain_that_lacks_classes_gives_its_clients_all_that_it_has():
+    """As of a hospital that never saw most diseases."""
+    y, domain = labels(2, 12, 4)
+    keep = (domain == 0) | (y == 2)
+    for split in (pathological(3, 2), dirichlet(1.0, 2, min_examples=1), by_domain(2), iid(4)):
+        clients = split(y[keep], domain[keep], 2, np.random.default_rng(0))
+        assert sorted(i for client in clients for i in client.indices) == list(range(keep.sum()))
+    clients = pathological(3, 2)(y[keep], domain[keep], 2, np.random.default_rng(0))
+    assert [len(set(y[keep][client.indices])) for client in clients] == [3, 3, 1, 1]
+    whole = pathological(3, 2)(y, domain, 2, np.random.default_rng(0))
+    kept = np.flatnonzero(keep)
+    assert [kept[client.indices].tolist() for client in clients][:2] == [client.indices.tolist() for client in whole][
+        :2
+    ]
+
+
 @pytest.mark.parametrize(
     ("make", "options", "message"),
     [
