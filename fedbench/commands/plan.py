@@ -53,7 +53,7 @@ def plan(
     from fedbench.commands.output import Spinner, warn_of_lost
     from fedbench.registry.assets import Assets
     from fedbench.registry.registry import Registry
-    from fedbench.runner.cells import Options, names_taken, without_hub
+    from fedbench.runner.cells import Options, doubts_of, names_taken, without_hub
     from fedbench.runner.estimate import forecast
     from fedbench.runner.runner import load
 
@@ -69,6 +69,7 @@ def plan(
         )
         configs = [point.config for point in loaded.points(**chosen)]
         warnings = [*names_taken(configs, "local", registry), *filter(None, [without_hub(configs, registry)])]
+        warnings += doubts_of(configs, assets)
     if as_json:
         shown: dict[str, Any] = {"suite": loaded.name, "cells": rows}
         if time:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import fedbench
 from fedbench import errors
+from fedbench.data.checked import doubts
 from fedbench.data.heldout import dealt, proxy_of
 from fedbench.data.sources import located
 from fedbench.disk import expanded, remembered
@@ -192,13 +193,26 @@ class Assets:
         facts = {"domains": dataset.domains, "classes": dataset.classes, "fingerprint": dataset.fingerprint}
         return {**facts, "texts": dataset.texts}
 
-    def prepare(self, config: Mapping[str, Any]) -> None:
-        """Decode a cell's images into the cache and deal them to its clients. Raises UserError where that fails."""
+    def doubts(self, config: Mapping[str, Any]) -> list[str]:
+        """What is wrong with the data of a cell that is computed all the same, see `fedbench.data.checked.doubts`.
+        What fedbench draws itself is not looked at. Raises UserError."""
+        data = config["data"]
+        if self._is_foreign("dataset", data):
+            return list(self._asked("doubts", [dict(config)], ("dataset", data), DECODING))
+        component = self.registry.catalogue.find("dataset", data["name"])
+        dataset = self.dataset(data, self.backbone(config["backbone"])["image_size"])
+        if dataset.outline and not component.third_party:
+            return []
+        by_client = config["evaluation"].get("by") == "client"
+        return doubts(dataset.load(), dataset, bool(component.source), by_client)
+
+    def prepare(self, config: Mapping[str, Any]) -> list[str]:
+        """Decode a cell's images into the cache and deal them to its clients. Returns `doubts`. Raises UserError where
+        it fails."""
         data = config["data"]
         if self._is_foreign("dataset", data) or self._is_foreign("partition", data["partition"]):
             who = ("dataset", data) if self._is_foreign("dataset", data) else ("partition", data["partition"])
-            self._asked("prepare", [dict(config)], who, DECODING)
-            return
+            return list(self._asked("prepare", [dict(config)], who, DECODING))
         backbone = self.backbone(config["backbone"])
         dataset = self.dataset(config["data"], backbone["image_size"])
         if fault := mismatch(dataset.texts, backbone["texts"], config):
@@ -213,6 +227,7 @@ class Assets:
                 raise UserError(
                     f"{key}: {counted(len(given), 'value')} for {counted(len(clients), 'client')}; give one for each"
                 )
+        return self.doubts(config)
 
     def fingerprints(self, config: Mapping[str, Any]) -> dict[str, str]:
         """What stands behind the names of a configuration: the pixels and the weights."""

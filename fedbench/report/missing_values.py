@@ -39,7 +39,7 @@ def notes(
     cells: Mapping[str, Sequence[Result]], rows: Sequence[Any], metric: str, budget: Budget | None = None
 ) -> list[str]:
     """One sentence each: cells without a result, rows without the metric or within no budget, images that were left
-    out, clients that no size fits, unequal seeds.
+    out, what is wrong with the data, clients that no size fits, unequal seeds.
 
     Args:
         cells: by method, its results.
@@ -61,6 +61,8 @@ def notes(
             found.append(f"{row.label}: has no {metric}")
     found = [f"{', '.join(who)}: {why}" for why, who in missing.items()] + found
     found += _left_out(r for results in cells.values() for r in results)
+    doubts = (doubt for results in cells.values() for r in results for doubt in r.manifest.get("doubts", ()))
+    found += [f"the data may be wrong: {doubt}" for doubt in dict.fromkeys(doubts)]
     found += _turnout(cells)
     counts = {row.label: [r.seed for r in row.runs] for row in rows if row.runs}
     if len(set(map(tuple, counts.values()))) > 1:

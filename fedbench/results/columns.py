@@ -181,8 +181,8 @@ UNHASHED = ("right", "answers")
 CAME_LATER = ("clock", "storage", "sizes", "deployed", *UNHASHED)
 
 # What depends on the machine and the hour, and is left out when two results are compared for equality; also what an
-# older fedbench did not write, where it follows from the rest: `left_out` from the fingerprint of the data; and whether
-# a cell was computed or taken from one that is equal.
+# older fedbench did not write, where it follows from the rest: `left_out` and `doubts` from the data's fingerprint;
+# whether a cell was computed or taken from one that is equal.
 TIMINGS = {
     "eval": (),
     "rounds": ("seconds",),
@@ -207,6 +207,7 @@ TIMINGS = {
         "tables",
         "torn",
         "left_out",
+        "doubts",
         "root",
         "warnings",  # of cells that older versions computed
         "metrics",

@@ -82,6 +82,7 @@ TYPES: dict[str, Any] = {
     # A run sets damaged files aside: that must move nothing of another folder.
     "files": dict[Annotated[str, Predicate(is_folder_name)], FILE],
     "left_out": NOTHING | LEFT_OUT,
+    "doubts": list[Annotated[str, Predicate(str.isprintable)]],
     "turnout": NOTHING | TURNOUT,
     **dict.fromkeys((CONFIG + part for part in ("backbone", "adapter", "data", "method")), NAMED),
     **dict.fromkeys((CONFIG + part for part in ("capacities", "ranks")), dict[str, COUNTS]),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -237,6 +239,20 @@ class BuildErrors:
             also = f"\n  the same at {', '.join(map(str, others[:ALSO]))}{more}" if others else ""
             problems.add(first, reason + also)
         problems.raise_any()
+
+
+def doubts_of(configs: Iterable[Mapping[str, Any]], assets: Assets) -> list[str]:
+    """What is wrong with the data of cells that are computed all the same, a sentence each, with the data set's name.
+    Data that cannot be had say so where they are used."""
+    asked, found = set[str](), dict[str, None]()
+    for config in configs:
+        data = {key: value for key, value in config["data"].items() if key != "partition"}
+        key = json.dumps([data, config["backbone"], config["evaluation"].get("by")], sort_keys=True)
+        if key not in asked:
+            asked.add(key)
+            with suppress(Exception):  # of a plugin, too
+                found |= dict.fromkeys(f"{data['name']}: {doubt}" for doubt in assets.doubts(config))
+    return list(found)
 
 
 def names_taken(configs: Iterable[Mapping[str, Any]], executor: str, registry: Registry) -> list[str]:

@@ -192,7 +192,8 @@ class Run:
                 os.environ[OFFLINE] = "1"  # of workers, so that none waits for it again
             if self.executor == "local":
                 fork_server.start_server()  # it loads torch meanwhile
-        _prepare_data(self.missing, assets, BuildErrors(suite), preparing)
+        for doubt in _prepare_data(self.missing, assets, BuildErrors(suite), preparing):
+            print(f"Warning: {doubt}", file=sys.stderr)
         prepare_folder(folder)
         merge_index(folder, suite.name, entries(named))
         write_expected(folder, suite.name, suite.expected)
@@ -364,20 +365,21 @@ def _executor(registry: Registry, options: Options) -> dict[str, Any]:
     return executor
 
 
-def _prepare_data(missing: Sequence[Cell], assets: Assets, errors: BuildErrors, preparing: Preparing) -> None:
-    """Decode and deal the data of all cells before the first one starts.
+def _prepare_data(missing: Sequence[Cell], assets: Assets, errors: BuildErrors, preparing: Preparing) -> list[str]:
+    """Decode and deal the data of all cells before the first one starts; returns what is wrong with them all the same.
 
     A cell whose data cannot be used fails by itself, and the others run. Raises: UserError with the faults of all
     cells where none of them can run, or where an option in the suite is to blame.
     """
-    prepared = dict[str, UserError | None]()
+    prepared, doubts = dict[str, UserError | None](), dict[str, None]()
     for done, cell in enumerate(missing):
         preparing(done, len(missing))
         dealt = json.dumps([cell.config.get(key) for key in ("data", "backbone", "seed", "devices", *SIZES)])
         if dealt not in prepared:
             prepared[dealt] = None
             try:
-                assets.prepare(cell.config)
+                found = assets.prepare(cell.config)
+                doubts |= dict.fromkeys(f"{cell.config['data']['name']}: {doubt}" for doubt in found)
             except UserError as error:
                 prepared[dealt] = error
             except Exception:  # a plugin's own fault: its cells fail with a traceback, and the others run
@@ -386,6 +388,7 @@ def _prepare_data(missing: Sequence[Cell], assets: Assets, errors: BuildErrors, 
         if fault is not None and not isinstance(fault, Broke):
             errors.add(cell, fault)
     errors.raise_any(len(missing))
+    return list(doubts)
 
 
 def _absence(cell: Cell, registry: Registry) -> UserError | None:

@@ -11,12 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from fedbench.data.checked import fault_of_data, loaded, refusal
+from fedbench.data.checked import doubts, fault_of_data, loaded, refusal
+from fedbench.data.decode import unreadable_message
 from fedbench.data.image_files import SUFFIXES, TABLES
+from fedbench.data.names import is_passed_over
 from fedbench.data.texts import columns_of, tables_at
 from fedbench.errors import UserError
 from fedbench.registry.registry import Registry
 from fedbench.suite import reference
+from fedbench.types import Dataset, Splits
 from fedbench.words import counted, shortened, suggestion
 
 FOR_TEXTS = "for texts there is --texts FILE"
@@ -24,6 +27,7 @@ LAYOUT = "DIR/class/image.jpg or DIR/domain/class/image.jpg"
 EVENLY = 6  # clients of one domain, unless it is said how many
 FOR_DIRICHLET = 25  # examples for each client from which on classes are dealt unevenly
 LONGEST = 128  # tokens of a text that are kept
+SIDE = 32  # pixels of an image
 
 
 @dataclass(frozen=True)
@@ -83,59 +87,66 @@ def texts_in(place: Path, text: Sequence[str], label: str, domain: str | None) -
     named |= {"split": "split" if "split" in there else None}
     said = {option: columns for option, columns in named.items() if columns is not None}
     settings = {"name": "text_table", "root": str(place), **said}
-    registry = Registry()
-    dataset = registry.make("dataset", reference(registry.catalogue, "dataset", settings, "--texts"))
-    splits = loaded(dataset, "text_table")
-    if fault := fault_of_data(splits, dataset):
-        raise refusal("text_table", fault)
-    tested = np.bincount(splits.test.domain, minlength=len(dataset.domains))
-    in_all = np.bincount(splits.train.domain, minlength=len(dataset.domains)) + tested
-    counts = dict(zip(dataset.domains, in_all.tolist(), strict=True))
+    dataset, splits, wrong = _read(settings, "--texts")
     how = ", as the column split has them" if "split" in said else ""
-    remarks = [f"{len(splits.train):,} training and {len(splits.test):,} test texts{how}", *dataset.notes]
-    return OwnData("text", dataset.classes, counts, domain is None, settings | {"max_length": LONGEST}, remarks)
+    remarks = [f"{len(splits.train):,} training and {len(splits.test):,} test texts{how}", *dataset.notes, *wrong]
+    settings |= {"max_length": LONGEST}
+    return OwnData("text", dataset.classes, _counts(dataset, splits), domain is None, settings, remarks)
+
+
+def _read(settings: Mapping[str, Any], option: str) -> tuple[Dataset, Splits, list[str]]:
+    """The data set of these settings as `run` has it, and what is wrong with it, a sentence each. Raises UserError
+    where no cell could be computed with it."""
+    registry = Registry()
+    ref = reference(registry.catalogue, "dataset", dict(settings), option)
+    skipping = {"unreadable": "skip"} if "unreadable" in ref else {}
+    dataset = registry.make("dataset", {**ref, **skipping}, image_size=SIDE)
+    splits = loaded(dataset, settings["name"])
+    if fault := fault_of_data(splits, dataset):
+        raise refusal(settings["name"], fault)
+    wrong = [f"WRONG: {doubt}" for doubt in doubts(splits, dataset)]
+    if splits.skipped:
+        why = dataset.why or (lambda path: "cannot be read")
+        wrong.append(f"WRONG: {unreadable_message(str, splits.skipped, splits.listed, why)}")
+    return dataset, splits, wrong
+
+
+def _counts(dataset: Dataset, splits: Splits) -> dict[str, int]:
+    """By domain, how many examples there are."""
+    numbers = sum(np.bincount(half.domain, minlength=len(dataset.domains)) for half in (splits.train, splits.test))
+    return dict(zip(dataset.domains, np.asarray(numbers).tolist(), strict=True))
 
 
 # Images
 
 
 def images_in(folder: Path) -> OwnData:
-    """The domains and classes of a folder, by the names of files alone. Raises UserError for another layout."""
+    """What a folder of images holds, all of it read. Raises UserError for another layout, as `image_folder` does."""
     if not folder.is_dir():
         raise UserError(_no_folder(folder))
-    found = {name: _images(folder / name) for name in _folders(folder)}
-    deeper = {name: {sub: _images(folder / name / sub) for sub in _folders(folder / name)} for name in found}
-    domains = {name: {sub: n for sub, n in subs.items() if n} for name, subs in deeper.items()}
-    domains = {name: subs for name, subs in domains.items() if subs}
-    classes = {name: n for name, n in found.items() if n}
+    classes = [name for name in _folders(folder) if _images(folder / name)]
+    others = [name for name in _folders(folder) if name not in classes and _has_images_below(folder / name)]
     if loose := _images(folder):
         raise UserError(f"{folder} has {counted(loose, 'image')} in no class; sort them into folders: {LAYOUT}")
-    if classes and domains:
-        one, other = next(iter(classes)), next(iter(domains))
-        raise UserError(f"{folder}: {one} has images, and {other} has folders of them; sort all in one way: {LAYOUT}")
-    if not classes and not domains:
+    if classes and others:
+        raise UserError(
+            f"{folder}: {classes[0]} has images, and {others[0]} has folders of them; sort all in one way: {LAYOUT}"
+        )
+    if not classes and not others:
         raise UserError(f"{folder} has no images in folders of folders; expected {LAYOUT}{_instead(folder)}")
     root = Path(os.path.abspath(folder))
-    return _of_shared(root.parent, {root.name: classes}, True) if classes else _of_shared(root, domains, False)
+    settings: dict[str, Any] = {"name": "image_folder", "root": str(root.parent if classes else root)}
+    settings |= {"domains": [root.name]} if classes else {}
+    dataset, splits, wrong = _read(settings, "--images")
+    settings |= {"image_size": SIDE, "normalize": "backbone"}
+    counts, one_domain = _counts(dataset, splits), bool(classes) or dataset.domains == ("all",)
+    return OwnData("image", dataset.classes, counts, one_domain, settings, [*dataset.notes, *wrong])
 
 
-def _of_shared(root: Path, counts: Mapping[str, Mapping[str, int]], one_domain: bool) -> OwnData:
-    """Those classes of which every domain has two images, for training and test. Raises UserError."""
-    known = dict.fromkeys(name for found in counts.values() for name in found)
-    shared = [name for name in known if all(found.get(name, 0) >= 2 for found in counts.values())]
-    others = sorted(set(known) - set(shared))
-    if len(shared) < 2:
-        what = f"only {shared[0]!r} has" if shared else "no class has"
-        raise UserError(
-            f"{root}: {what} two images in every domain, and two classes have to; there are {shortened(others)}"
-        )
-    left = (f"left out: {shortened(others)}, of which a domain has fewer than two images",) if others else ()
-    classes = sorted(shared)
-    settings = {"name": "image_folder", "root": str(root), "image_size": 32, "normalize": "backbone"}
-    settings |= {"domains": list(counts)} if one_domain else {}
-    settings |= {"classes": classes} if left else {}
-    taken = {name: sum(found[c] for c in classes) for name, found in counts.items()}
-    return OwnData("image", classes, taken, one_domain, settings, left)
+def _has_images_below(folder: Path) -> bool:
+    """Whether folders in it have images, or folders in these."""
+    below = [folder / name for name in _folders(folder)]
+    return any(map(_images, below)) or any(_images(one / name) for one in below for name in _folders(one))
 
 
 def _no_folder(path: Path) -> str:
@@ -157,11 +168,11 @@ def _instead(folder: Path) -> str:
 
 
 def _folders(folder: Path) -> list[str]:
-    return sorted(one.name for one in os.scandir(folder) if one.is_dir() and not one.name.startswith("."))
+    return sorted(one.name for one in os.scandir(folder) if one.is_dir() and not is_passed_over(one.name))
 
 
 def _images(folder: Path) -> int:
-    names = (one.name for one in os.scandir(folder) if one.is_file() and not one.name.startswith("."))
+    names = (one.name for one in os.scandir(folder) if one.is_file() and not is_passed_over(one.name))
     return sum(os.path.splitext(name)[1].lower() in SUFFIXES for name in names)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedbench.data.checked import fault_of_clients, fault_of_data, loaded, refusal
+from fedbench.data.checked import doubts, fault_of_clients, fault_of_data, loaded, refusal
 from fedbench.data.heldout import dealt, proxy_of, without_validation
 from fedbench.errors import UserError
 from fedbench.registry.assets import mismatch
@@ -59,6 +59,7 @@ class FederatedData:
         clients: where they are dealt already. Raises UserError."""
         self.config, self.seed, self.dataset = config, config["seed"], dataset
         self.splits = splits = loaded(dataset, config["data"]["name"])
+        self._official = bool(registry.catalogue.find("dataset", config["data"]["name"]).source)
         if clients is None:
             self._refuse_images(registry)
         self.train, self.test = (inputs_of(split, config, source, device) for split in (splits.train, splits.test))
@@ -83,6 +84,10 @@ class FederatedData:
         if fault := fault_of_data(self.splits, self.dataset, self.by_client):
             name = self.config["data"]["name"]
             raise refusal(name, fault + check_command(registry.catalogue.find("dataset", name)))
+
+    def doubts(self) -> list[str]:
+        """What is wrong with the data, and no reason to compute nothing, a sentence each."""
+        return doubts(self.splits, self.dataset, self._official, self.by_client)
 
     @property
     def by_client(self) -> bool:

@@ -160,6 +160,8 @@ class _Computation:
         )
         if simulation.left_out:
             self.manifest["left_out"] = simulation.left_out
+        if doubts := simulation.federated.doubts():
+            self.manifest["doubts"] = doubts
         if simulation.federation.turnout is not None:
             self.manifest["turnout"] = simulation.federation.turnout
         progress = self.progress

@@ -18,8 +18,13 @@ from fedbench.runner.runner import load
 def fill(folder: Path, n: int = 4) -> None:
     folder.mkdir(parents=True)
     for i in range(n):
-        pixels = np.random.default_rng([i, *folder.name.encode()]).integers(0, 256, (8, 8, 3), dtype=np.uint8)
-        Image.fromarray(pixels).save(folder / f"{i}.png")
+        draw(folder / f"{i}.png")
+
+
+def draw(file: Path) -> None:
+    """An image that is another for every path."""
+    pixels = np.random.default_rng([*str(file).encode()]).integers(0, 256, (8, 8, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(file)
 
 
 def suite_of(cwd: Path, *words: object):
@@ -47,8 +52,9 @@ def test_classes_alone_are_one_domain_whose_images_are_dealt_to_six(tmp_path):
         fill(tmp_path / "pictures" / name, 1 if name == "few" else 8)
     fill(tmp_path / "others")
     said, config, _ = suite_of(tmp_path)
-    assert "left out: few" in said and "6 clients" in said
-    assert config["data"]["domains"] == ["pictures"] and config["data"]["classes"] == ["cat", "dog"]
+    assert "one image in a domain, which is trained on: pictures/few" in said and "6 clients" in said
+    assert "3 classes (cat, dog, few), 17 images" in said
+    assert config["data"]["domains"] == ["pictures"] and "classes" not in config["data"]
     assert config["capacities"]["by_client"] == [12, 10, 8, 7, 5, 3]
 
 
@@ -73,7 +79,8 @@ def test_clients_of_every_domain_are_large_and_small(tmp_path):
         (("p/a/1.csv", "p/b/2.csv"), "p", "and there are 2 .csv; for texts there is --texts FILE"),
         (("p/1.jpg", "p/b/2.jpg"), "p", "p has 1 image in no class"),
         (("p/a/1.jpg", "p/b/c/2.jpg"), "p", "a has images, and b has folders of them"),
-        (("p/a/1.jpg", "p/a/2.jpg", "p/b/1.jpg"), "p", "only 'a' has two images in every domain, and two classes"),
+        (("p/a/1.jpg", "p/a/2.jpg"), "p", "it has the one class 'a', and scores of one class are 100 % for all"),
+        (("p/a/1.jpg", "p/b/1.jpg"), "p", "has one image of each class; training and test need one each"),
         (
             ("p/a/1.jpg", "p/a/2.jpg", "p/b/1.jpg", "p/b/2.jpg"),
             "p",
@@ -85,9 +92,42 @@ def test_what_is_no_tree_of_images_is_told_with_what_to_do(tmp_path, files, give
     for file in files:
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).write_text("x")
+        if file.endswith(".jpg"):
+            draw(tmp_path / file)
     done = fedbench("init", "--images", given, cwd=tmp_path)
     assert done.exit_code == 2 and said in done.output, done.output
     assert not (tmp_path / "p_study").exists()
+
+
+def test_folders_of_splits_are_no_clients(tmp_path):
+    for split, n in (("train", 8), ("test", 4)):
+        for name in ("cat", "dog"):
+            fill(tmp_path / "pictures" / split / name, n)
+    said, config, _ = suite_of(tmp_path)
+    assert "1 domain, 2 classes (cat, dog), 24 images" in said and "'train' is taken for training and 'test'" in said
+    assert "6 clients" in said and "WRONG" not in said and config["data"]["domains"] is None
+
+
+def test_domains_with_splits_in_them_are_taken_and_so_are_those_that_lack_classes(tmp_path):
+    for domain, names in (("day", ("cat", "dog")), ("night", ("cat",))):
+        for name in names:
+            for split in ("train", "val"):
+                fill(tmp_path / "pictures" / domain / split / name)
+    said, config, suite = suite_of(tmp_path)
+    assert "2 domains (day, night), 2 classes (cat, dog), 24 images" in said
+    assert "classes that a domain lacks: 'night' lacks 'dog'" in said and len(suite.points()) == 15
+
+
+def test_what_is_wrong_with_images_is_said(tmp_path):
+    for split in ("train", "test"):
+        for name in ("cat", "dog"):
+            fill(tmp_path / "pictures" / split / name, 6)
+    for file in (tmp_path / "pictures/test/cat").iterdir():
+        file.write_bytes((tmp_path / "pictures/train/cat" / file.name).read_bytes())
+    (tmp_path / "pictures/train/dog/broken.png").write_text("x")
+    said, _, _ = suite_of(tmp_path)
+    assert "WRONG: 6 of 12 test images are training images too, pixel for pixel" in said
+    assert "WRONG: 1 of 25 images cannot be read" in said
 
 
 @pytest.mark.parametrize("words", [(), ("study", "--clients", 3)])
@@ -122,6 +162,15 @@ def test_a_table_of_texts_is_dealt_to_clients_of_its_domains(tmp_path):
     assert config["capacities"]["by_client"] == [6, 2]
     assert config["data"]["root"] == "../reviews.csv" and config["data"]["domain"] == "domain"
     assert (suite.name, len(suite.points())) == ("reviews_study", 15)
+
+
+def test_what_is_wrong_with_texts_is_said(tmp_path):
+    rows = [("train", f"{i} is {'xyz'[i % 2]}", "xyz"[i % 2]) for i in range(40)]
+    rows += [("test", text, label) for _, text, label in rows[:20]] + [("test", "new", "z")]
+    (tmp_path / "t.csv").write_text("split,text,label\n" + "".join(f"{','.join(row)}\n" for row in rows))
+    said, _ = suite_on_texts(tmp_path, "t.csv")
+    assert "WRONG: 20 of 21 test texts are training texts too, word for word" in said
+    assert "WRONG: no training text has the class 'z'; 1 of 21 test texts are of such a class" in said
 
 
 def test_columns_of_a_table_are_named(tmp_path):
