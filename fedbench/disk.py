@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import hashlib
 import json
 import os
@@ -84,7 +85,7 @@ def locked_file(file: Path, mend: str = ELSEWHERE, seconds: float = -1, poll: fl
     except (OSError, NotImplementedError) as error:
         if isinstance(error, OSError) and error.errno not in NO_LOCKS:
             raise cannot_write(file, error, mend) from error
-        raise CannotWrite(f"{file}: the file system of this folder has no locks (flock). {mend}") from error
+        raise no_locks(file, error, mend) from error
     try:
         yield
     finally:
@@ -93,24 +94,25 @@ def locked_file(file: Path, mend: str = ELSEWHERE, seconds: float = -1, poll: fl
 
 def try_folder(folder: Path, mend: str = ELSEWHERE) -> None:
     """Write and lock a file where a folder is, or would be, as a run does. Raises CannotWrite."""
-    there = existing(folder)
-    file = there / f".fedbench-{secrets.token_hex(8)}.tmp"
+    file = existing(folder) / f".fedbench-{secrets.token_hex(8)}.tmp"
     try:
-        file.write_bytes(b"tried")
-        with locked_file(file, mend):
-            pass
-    except CannotWrite as error:
-        raise CannotWrite(str(error).replace(str(file), str(folder))) from error
+        with open(file, "xb") as opened:
+            file.unlink()  # at once, so that a run that is killed now leaves nothing behind
+            opened.write(b"tried")
+            opened.flush()
+            fcntl.flock(opened.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:  # rights promise little: think of /proc, or of a full quota
-        raise cannot_write(folder, error, mend) from error
-    finally:
-        with suppress(OSError):
-            file.unlink()
+        raise (no_locks if error.errno in NO_LOCKS else cannot_write)(folder, error, mend) from error
 
 
 def cannot_write(path: Path, error: OSError, mend: str = ELSEWHERE) -> CannotWrite:
     """The error for a file or folder that cannot be written, with what to do."""
     return CannotWrite(f"{path}: cannot be written ({error.strerror or error}). {mend}")
+
+
+def no_locks(path: Path, error: Exception, mend: str = ELSEWHERE) -> CannotWrite:
+    """The error for a file or folder that cannot be locked, with what to do."""
+    return CannotWrite(f"{path}: the file system of this folder has no locks (flock). {mend}")
 
 
 def settle(file: Path) -> None:

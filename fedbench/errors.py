@@ -48,6 +48,32 @@ class Interrupted(KeyboardInterrupt):
         self.exit_code = 128 + number
 
 
+MOST_SAID = 4_000  # characters of an exception's text that are kept
+MOST_TRACED = 20_000  # of a traceback
+
+
+def text_of(error: BaseException) -> str:
+    """What an exception says, without its middle where that is long; a third-party one may be unable to."""
+    try:
+        return cut(str(error), MOST_SAID)
+    except BaseException as other:  # whatever its __str__ raises
+        return f"(it has no text: its __str__ raised {type(other).__name__})"
+
+
+def traceback_of(error: BaseException) -> str:
+    """The traceback of an exception, without its middle where that is long."""
+    import traceback
+
+    return cut("".join(traceback.format_exception(error)), MOST_TRACED)
+
+
+def cut(text: str, most: int) -> str:
+    """The two ends of a text that is longer than that, with the number of characters between them."""
+    if len(text) <= most:
+        return text
+    return f"{text[: most // 2]}\n... {len(text) - most:,} characters ...\n{text[-(most // 2) :]}"
+
+
 def summary_of(error: BaseException) -> str:
     """An exception in one line, with the place that raised it; of Python that cannot be read, the place in that."""
     import traceback  # which takes a while, and most runs go well
@@ -56,4 +82,4 @@ def summary_of(error: BaseException) -> str:
         return f"{type(error).__name__}: {error.msg} ({error.filename}:{error.lineno}:{error.offset or 1})"
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith("<frozen importlib")]
     place = f" ({frames[-1].filename}:{frames[-1].lineno})" if frames else ""
-    return f"{type(error).__name__}: {error}{place}"
+    return f"{type(error).__name__}: {text_of(error)}{place}"

@@ -10,7 +10,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from multiprocessing import forkserver, process, resource_tracker
+from multiprocessing import forkserver, process, resource_tracker, util
 from types import ModuleType
 from typing import Any
 
@@ -22,6 +22,7 @@ PRELOAD = "fedbench.runner.forkserver_preload"  # what the server imports before
 # Unless they are set. `python -c` would import from the current folder first, as from a `random.py` there.
 ENVIRONMENT = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "PYTHONSAFEPATH"), "1")
 ENVIRONMENT |= machine.same_bits()
+SOCKETS = "FEDBENCH_SOCKETS"  # tells the server the folder of its socket, which it removes if its caller is killed
 
 
 def start_server() -> None:
@@ -29,9 +30,10 @@ def start_server() -> None:
     sends to every process of a job."""
     if not server_pid():
         require_sockets()
-    before = {name: os.environ.get(name) for name in ENVIRONMENT}
+    before = {name: os.environ.get(name) for name in (*ENVIRONMENT, SOCKETS)}
     forkserver.set_forkserver_preload([PRELOAD])
     os.environ.update({name: os.environ.get(name) or value for name, value in ENVIRONMENT.items()})
+    os.environ[SOCKETS] = util.get_temp_dir()
     try:
         resource_tracker.ensure_running()  # first, because it unblocks signals for what starts after it
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, FROM_OUTSIDE)

@@ -17,7 +17,7 @@ from multiprocessing import connection, forkserver
 from multiprocessing.connection import Connection
 from typing import Any, NoReturn
 
-from fedbench.errors import UserError, summary_of
+from fedbench.errors import UserError, summary_of, text_of, traceback_of
 from fedbench.processes import process_tree
 
 FROM_OUTSIDE = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)  # which the caller handles
@@ -194,9 +194,9 @@ def _work(
         _join_threads()
         code = 0
     except UserError as error:
-        tell({"event": "answer", "user_error": True, "reason": str(error), "option": error.option})
+        tell({"event": "answer", "user_error": True, "reason": text_of(error), "option": error.option})
     except BaseException as error:  # SystemExit and KeyboardInterrupt too
-        tell({"event": "answer", "reason": f"raised {summary_of(error)}", "traceback": traceback.format_exc()})
+        tell({"event": "answer", "reason": f"raised {summary_of(error)}", "traceback": traceback_of(error)})
     finally:
         with suppress(Exception):  # third-party code may have put something else in their place
             sys.stdout.flush()

@@ -20,7 +20,7 @@ from fedbench.data.checked import doubts
 from fedbench.data.heldout import dealt, proxy_of
 from fedbench.data.sources import located
 from fedbench.disk import expanded, remembered
-from fedbench.errors import Broke, UnknownName, UserError, summary_of
+from fedbench.errors import Broke, UnknownName, UserError, summary_of, text_of
 from fedbench.machine import package_version
 from fedbench.processes import supervisor
 from fedbench.registry.registry import Registry, dataset_of, dataset_ref
@@ -363,7 +363,7 @@ def hook(asked: Mapping[str, Any], tell: Tell) -> dict[str, str]:
         try:
             Registry(asked["files"], in_place=True).call_hook(asked["plugin"], asked["hook"], asked["facts"])
         except BaseException as error:  # whatever a third-party module raises
-            why = str(error) if isinstance(error, UserError) else summary_of(error)
+            why = text_of(error) if isinstance(error, UserError) else summary_of(error)
     return {"why": why, "printed": printed.getvalue()}
 
 
@@ -377,4 +377,4 @@ def fact(asked: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     try:
         return {"fact": getattr(assets, asked["what"])(*asked["given"])}
     except UserError as error:
-        return {"raised": type(error).__name__, "message": str(error)}
+        return {"raised": type(error).__name__, "message": text_of(error)}

@@ -20,7 +20,7 @@ import pluggy
 
 from fedbench import __version__, hookspecs
 from fedbench.disk import as_written, cache_file, keep, kept
-from fedbench.errors import NotApplicable, UserError, summary_of
+from fedbench.errors import NotApplicable, UserError, summary_of, text_of
 from fedbench.registry.catalogue import KINDS, Catalogue, Component, Unfit, references
 from fedbench.registry.installed import (
     DESCRIBING,
@@ -237,7 +237,7 @@ class Registry:
         except BaseException as error:  # whatever a third-party module raises
             if self.manager.has_plugin(plugin):
                 self.manager.unregister(name=plugin)
-            why = str(error) if isinstance(error, UserError | Unfit) else summary_of(error)
+            why = text_of(error) if isinstance(error, UserError | Unfit) else summary_of(error)
             raise UserError(f"plugin {plugin!r} of {package} does not load: {why}") from error
         self._makers[plugin] = made
         return made
@@ -331,10 +331,10 @@ class Registry:
                     sys.stderr.write(found["printed"])
                     if found["why"]:
                         raise UserError(found["why"])
-            except KeyboardInterrupt:
-                raise
             except BaseException as error:  # whatever a third-party module raises
-                why = str(error) if isinstance(error, UserError | _supervisor().ChildFailed) else summary_of(error)
+                if isinstance(error, KeyboardInterrupt) and not self.in_place:
+                    raise  # Ctrl-C, of which workers hear nothing
+                why = text_of(error) if isinstance(error, UserError | _supervisor().ChildFailed) else summary_of(error)
                 print(f"plugin {plugin!r} of {self.package(plugin)}: {hook} broke: {why}", file=sys.stderr)
 
     def call_hook(self, plugin: str, hook: str, facts: Mapping[str, Any]) -> None:

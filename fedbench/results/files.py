@@ -32,21 +32,21 @@ def described(folder: Path) -> dict[str, dict[str, Any]]:
     return {file.name: {"size": file.stat().st_size, "sha256": hash_of_file(file)} for file in files if file.is_file()}
 
 
-def damage(folder: Path, manifest: Mapping[str, Any]) -> dict[str, str]:
+def damage(folder: Path, manifest: Mapping[str, Any], most: int | None = MOST_HASHED) -> dict[str, str]:
     """What is wrong with the files of a finished cell, by name: a table that is missing, or any file that is not as
     it was written. The state may be deleted.
 
     A table of a packed cell is lost with the file that it is packed in. A cell of an older fedbench, whose manifest
-    describes no files, needs its tables, not empty.
+    describes no files, needs its tables, not empty. most: as of `fault`.
     """
     if "tables" in manifest:
-        found = {name: fault(folder / name, facts) for name, facts in manifest.get("files", {}).items()}
+        found = {name: fault(folder / name, facts, most) for name, facts in manifest.get("files", {}).items()}
         lost = store_of(suite_folder_of(folder)).lost(manifest)
         packed = {f"{kind}.parquet": f"lost with {wrong.partition(': ')[0]}" for kind, wrong in lost.items()}
         return {name: wrong for name, wrong in found.items() if wrong and wrong != MISSING} | packed
     if not (files := manifest.get("files")):
         return {name: "missing or empty" for name in ALWAYS if not _has_content(folder / name)}
-    found = {name: fault(folder / name, facts) for name, facts in files.items()}
+    found = {name: fault(folder / name, facts, most) for name, facts in files.items()}
     unlisted = {name: UNLISTED for name in TABLES if name not in files and (folder / name).is_file()}
     return {name: wrong for name, wrong in found.items() if wrong and (name in TABLES or wrong != MISSING)} | unlisted
 

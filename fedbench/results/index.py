@@ -125,9 +125,9 @@ def read_index(suite_folder: Path) -> Index | None:
         check("suite", index.suite, str)
     except (TypeError, AttributeError, KeyError) as error:
         raise UserError(f"{path}: not an index of fedbench ({error}).\n{MEND}") from error
-    names = [entry.cell for entry in index.entries] + [table.file for table in index.tables.values()]
-    if odd := [name for name in names if not is_folder_name(name)]:
-        raise UserError(f"{path}: {odd[0]!r:.80} is not the name of a cell or a table.\n{MEND}")
+    names = [index.suite, *(e.cell for e in index.entries), *(table.file for table in index.tables.values())]
+    if odd := [name for name in names if not is_folder_name(name)]:  # all that becomes part of a path
+        raise UserError(f"{path}: {odd[0]!r:.80} is not the name of a cell, a table or a suite.\n{MEND}")
     if twice := [entry for entry, n in Counter(entry.key for entry in index.entries).items() if n > 1]:
         raise UserError(f"{path}: two entries have the name {' · '.join(map(str, twice[0][:4]))}.\n{MEND}")
     return index

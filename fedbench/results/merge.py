@@ -16,9 +16,10 @@ from fedbench.errors import UserError
 from fedbench.results.columns import COLUMNS, ENDED, GIVEN_UP, HALVED
 from fedbench.results.diff import differing
 from fedbench.results.documents import locked
-from fedbench.results.files import TABLES, checked_table, has_table
+from fedbench.results.files import TABLES, checked_table, damage, has_table
 from fedbench.results.identity import mixed_versions
 from fedbench.results.index import (
+    CELLS,
     INDEX,
     MAKE_SOME,
     Entry,
@@ -34,8 +35,8 @@ from fedbench.results.lock import is_held
 from fedbench.results.manifest import CHECKPOINT, MANIFEST, read_manifest
 from fedbench.results.pack import Ended, pack, with_cells
 from fedbench.results.result import Result
-from fedbench.results.schema_checks import is_folder_name, refuse_links
-from fedbench.results.store import Store, cell_folders
+from fedbench.results.schema_checks import refuse_links
+from fedbench.results.store import cell_folders
 from fedbench.results.tuning import Key, Search, searches_of, with_searches
 
 # What gives way to what: a cell that nobody has finished to one that failed, that to one of the target's that can
@@ -71,9 +72,19 @@ class _Suite:
 
     def add(self, shard: Path, index: Index) -> None:
         """Take in what one shard has. Raises: UserError where it contradicts another, or is not as it was written."""
+        places = cell_folders(shard)
+        for place in (shard / CELLS, *(places(entry.cell) for entry in index.entries)):
+            if place.is_symlink():
+                raise UserError(f"{place}: a link, which may lead to what is nobody's result.\n{NOTHING} Remove it.")
         found = examine([shard], candidates=True).read(COLUMNS)
-        if found.wrong:
-            raise UserError(f"{what_is_wrong(found.wrong)}\n{NOTHING}")
+        torn = [
+            f"{result.folder / name}: {wrong}"
+            for result in found.results
+            if result.manifest.get("files")
+            for name, wrong in damage(result.folder, result.manifest, None).items()
+        ]
+        if wrong := list(dict.fromkeys([*found.wrong, *torn])):
+            raise UserError(f"{what_is_wrong(wrong)}\n{NOTHING}")
         for result in found.results:
             first = self.named.setdefault(result.entry.key, result)
             if first.entry.cell != result.entry.cell:
@@ -121,8 +132,6 @@ def merge(shards: Iterable[str | Path], into: str | Path) -> list[Merged]:
         raise UserError(f"{into}: --into takes a results folder, which holds the suites' folders; this is one of them.")
     suites: dict[str, _Suite] = {}
     for folder, index in (found for shard in shards for found in _suite_folders(Path(shard))):
-        if not is_folder_name(index.suite):
-            raise UserError(f"{folder / INDEX}: {index.suite!r} is not the name of a suite.")
         if index.suite not in suites:
             suites[index.suite] = _started(index.suite, into / index.suite)
         if folder.resolve() not in [known.resolve() for known in suites[index.suite].shards]:
@@ -212,8 +221,7 @@ def _write(suite: _Suite, expected: list[Mapping[str, Any]], searches: Mapping[K
         for id, result in taken.items():
             _copy_others(result.folder, places(id))
         if taken:
-            store = Store(target, index.tables)
-            index = with_cells(target, index, {id: _ended(result) for id, result in taken.items()}, store)
+            index = with_cells(target, index, {id: _ended(result) for id, result in taken.items()})
         if index != old:
             commit(target, index)
         for id in taken:  # what was there of it, which gives way

@@ -20,7 +20,7 @@ from fedbench.results.identity import id_in
 from fedbench.results.index import CELLS, INDEX, Index, Packed, commit, read_index
 from fedbench.results.lock import remove_locks
 from fedbench.results.manifest import CHECKPOINT, MANIFEST, read_manifest
-from fedbench.results.schema_checks import CONFIG
+from fedbench.results.schema_checks import CONFIG, refuse_links
 from fedbench.results.store import CELL, NAMES, PLAIN, Store, cell_folders, columns_of, packed_schema, spans, without
 from fedbench.results.tables import MOST_ROWS, RESULT_VERSION, VERSION_KEY, numbers
 from fedbench.words import counted
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 PACKED = re.compile(rf"({'|'.join((CELLS, *COLUMNS))})-[0-9a-f]{{12}}\.parquet")  # the name of a table's file
+LEFT = re.compile(rf"\.({re.escape(INDEX)}|{PACKED.pattern})\.[0-9a-f]{{16}}\.tmp")  # only written under the lock
 KINDS = (CELLS, *COLUMNS)
 PACKS = (*KEPT, HALVED)  # a failed cell stays where people find its traceback
 LEVEL = 12  # of zstd
@@ -63,6 +64,7 @@ def pack(suite_folder: Path) -> int:
         UserError: where the index is not as it was written, the folder cannot be written to, or a table is damaged.
     """
     folder = Path(suite_folder)
+    refuse_links(folder.resolve(), "")
     with locked(folder / INDEX):
         index, places = read_index(folder), cell_folders(folder)
         if index is None:
@@ -109,14 +111,17 @@ def _concerned(store: Store, index: Index) -> list[str]:
     return [id for id in store.ids if store.lost(store.manifest(id) or {})]
 
 
-def with_cells(folder: Path, index: Index, new: Mapping[str, Ended], store: Store, gone: Collection[str] = ()) -> Index:
+def with_cells(
+    folder: Path, index: Index, new: Mapping[str, Ended], store: Store | None = None, gone: Collection[str] = ()
+) -> Index:
     """An index whose tables have these cells too, in place of those of the same ids; the tables are written.
 
     Cells are in the order of the index. The caller holds the lock of the index, and commits what it returns. store: of
-    the folder; its damaged tables are dropped · gone: packed cells that are dropped too.
+    the folder, where it was checked; its damaged tables are dropped · gone: packed cells that are dropped too.
     """
     import pyarrow as pa
 
+    store = store or Store(folder, index.tables)
     order = {id: place for place, id in enumerate(dict.fromkeys(e.cell for e in index.entries))}
     tables = {}
     for kind in KINDS:
@@ -215,10 +220,10 @@ def _written(folder: Path, kind: str, table: pyarrow.Table) -> Packed:
 
 
 def _sweep(folder: Path, index: Index) -> None:
-    """Delete tables that no index names, and those of packed cells that a killed process left in their folders."""
+    """Delete tables that no index names, and what a killed process left half written, or of packed cells."""
     named = {table.file for table in index.tables.values()}
     for name in os.listdir(folder):
-        if PACKED.fullmatch(name) and name not in named:
+        if (PACKED.fullmatch(name) and name not in named) or LEFT.fullmatch(name):
             (folder / name).unlink(missing_ok=True)
     packed, places = Store(folder, index.tables).ids, cell_folders(folder)
     remove_locks(places(id) for id in packed)

@@ -185,10 +185,8 @@ def refuse_links(suite_folder: Path, option: str = "--results") -> None:
     found = (Path(folder, name) for folder, folders, files in os.walk(suite_folder) for name in (*folders, *files))
     for path in (Path(suite_folder), *found):
         if odd := _odd(path):
-            raise UserError(
-                f"{path}: {odd}. fedbench writes into folders of its own only.\n"
-                f"Remove it, or choose another folder with {option} DIR."
-            )
+            other = f", or choose another folder with {option} DIR" if option else ""
+            raise UserError(f"{path}: {odd}. fedbench uses folders of its own only.\nRemove it{other}.")
 
 
 def _odd(path: Path) -> str:

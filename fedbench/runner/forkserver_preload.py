@@ -9,6 +9,7 @@ import gc
 import os
 import warnings
 from contextlib import suppress
+from pathlib import Path
 
 gc.disable()
 
@@ -20,6 +21,7 @@ import fedbench.simulation.worker  # noqa: E402, F401
 from fedbench import machine  # noqa: E402
 from fedbench.errors import UserError  # noqa: E402
 from fedbench.processes import process_tree  # noqa: E402
+from fedbench.processes.fork_server import SOCKETS  # noqa: E402
 from fedbench.registry.registry import Registry  # noqa: E402
 from fedbench.results.index import Entry  # noqa: E402
 from fedbench.results.schema_checks import validator_of  # noqa: E402
@@ -32,9 +34,22 @@ for plugin in registry.own:
 
 machine.leave_alone()
 gc.enable()
-# The server has nothing to close. To take torch's modules apart costs a second of a core after the caller has ended.
-os.register_at_fork(after_in_child=lambda: atexit.unregister(os._exit))
-atexit.register(os._exit, 0)
+
+
+def end() -> None:
+    """Remove the socket's folder, as the caller does unless it was killed. The server has nothing else to close, and to
+    take torch's modules apart costs a second of a core after the caller has ended."""
+    if folder:
+        with suppress(OSError):
+            for socket in Path(folder).glob("listener-*"):
+                socket.unlink()
+            os.rmdir(folder)
+    os._exit(0)
+
+
+folder = os.environ.pop(SOCKETS, "")
+os.register_at_fork(after_in_child=lambda: atexit.unregister(end))
+atexit.register(end)
 # What a killed guard leaves behind is then below the server, where the caller finds it.
 process_tree.adopt_orphans()
 warnings.filterwarnings("ignore", "forkserver: waitpid returned unexpected pid")

@@ -21,14 +21,15 @@ from fedbench.registry.assets import Assets
 from fedbench.registry.catalogue import references
 from fedbench.registry.registry import READING, Registry
 from fedbench.results import refuse_links
-from fedbench.results.columns import ENDED, GIVEN_UP, HALVED, PENDING, TAKEN
+from fedbench.results.columns import ENDED, GIVEN_UP, HALVED, KEPT, PENDING, TAKEN
+from fedbench.results.diff import flatten
 from fedbench.results.identity import id_in
-from fedbench.results.index import merge_index, prepare_folder, write_expected
+from fedbench.results.index import merge_index, prepare_folder, read_index, write_expected
 from fedbench.results.lock import is_held
-from fedbench.results.manifest import believed_manifest, computation, ended_since
+from fedbench.results.manifest import HASHED, believed_manifest, computation, ended_since
 from fedbench.results.pack import pack
 from fedbench.results.result import first_line
-from fedbench.results.store import store_of
+from fedbench.results.store import cell_folders, store_of
 from fedbench.results.tuning import merge_searches, read_searches
 from fedbench.runner.cells import (
     BuildErrors,
@@ -52,6 +53,7 @@ from fedbench.suite import Suite
 from fedbench.suite.references import reference
 from fedbench.suite.shipped import timeout_in
 from fedbench.types import SIZES
+from fedbench.words import counted, shortened
 
 OFFLINE = "HF_HUB_OFFLINE"
 POLL = 0.5  # seconds between two looks at cells that other runs compute
@@ -195,6 +197,7 @@ class Run:
         for doubt in _prepare_data(self.missing, assets, BuildErrors(suite), preparing):
             print(f"Warning: {doubt}", file=sys.stderr)
         prepare_folder(folder)
+        _tell_replaced(folder, named)
         merge_index(folder, suite.name, entries(named))
         write_expected(folder, suite.name, suite.expected)
         if searches := searches_of(suite, named):
@@ -352,6 +355,25 @@ def _tell_lost(folder: Path) -> None:
             print(
                 f"Warning: {first_line(wrong)}. The cells that lost a part with it are computed again.", file=sys.stderr
             )
+
+
+def _tell_replaced(folder: Path, cells: Sequence[Cell]) -> None:
+    """Say which names of results get other cells now: the suite was changed, or another one has its name."""
+    index, by_id = read_index(folder), {cell.id: cell for cell in cells}
+    before, places = {entry.key: entry for entry in index.entries} if index else {}, cell_folders(folder)
+    pairs = [(before[new.key], new) for new in entries(cells) if new.key in before]
+    other = [(old, by_id[new.cell], believed_manifest(places(old.cell))) for old, new in pairs if old.cell != new.cell]
+    gone = [(old.title, cell, was) for old, cell, was in other if was and was["status"] in KEPT]
+    if gone:
+        title, cell, was = gone[0]
+        old, new = (dict(flatten({part: of[part] for part in HASHED})) for of in (was, cell.manifest()))
+        apart = [name for name in dict.fromkeys((*old, *new)) if old.get(name) != new.get(name)]
+        print(
+            f"Warning: {folder}: {counted(len(gone), 'result')} will no longer be shown, because this suite has other "
+            f"settings under the same names: {title} differs in {shortened(apart, 3)}. Another folder (--results DIR) "
+            "keeps both.",
+            file=sys.stderr,
+        )
 
 
 def _executor(registry: Registry, options: Options) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from fedbench import machine
 from fedbench.disk import cache_file, keep, kept
-from fedbench.errors import NotApplicable, UserError, summary_of
+from fedbench.errors import NotApplicable, UserError, summary_of, text_of
 from fedbench.processes.supervisor import Child, ChildFailed, wait
 from fedbench.registry.assets import Assets
 from fedbench.registry.catalogue import references
@@ -96,14 +96,14 @@ def _answered(id: str, config: Config, registry: Registry, answer: Callable[[str
     except NotApplicable as reason:
         return {"not_applicable": str(reason)}
     except UserError as error:
-        return {"refused": str(error), "option": error.option}
+        return {"refused": text_of(error), "option": error.option}
     except Exception as error:  # of a plugin
-        if isinstance(error, RuntimeError | TypeError) and "meta" in str(error).lower():  # tensors are shapes here
+        if isinstance(error, RuntimeError | TypeError) and "meta" in text_of(error).lower():  # tensors are shapes here
             return {"unknown": summary_of(error)}
         from fedbench.simulation.failure_reason import place  # imports torch, as this process has
 
         where = place(error, registry, config)
-        return {"broke": f"{type(error).__name__}: {error}{where}" if where else summary_of(error)}
+        return {"broke": f"{type(error).__name__}: {text_of(error)}{where}" if where else summary_of(error)}
 
 
 def _who(registry: Registry, config: Config) -> str:

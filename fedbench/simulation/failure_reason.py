@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from fedbench.data.checked import of_what
-from fedbench.errors import UserError
+from fedbench.errors import UserError, text_of
 from fedbench.method import Method, State
 from fedbench.models.param_paths import places
 from fedbench.registry.catalogue import Component, references
@@ -75,7 +75,7 @@ def beginning(function: Callable[..., Any]) -> str:
 
 def out_of_memory(error: BaseException) -> bool:
     """Whether an allocation was refused; on a CPU torch says so by a plain RuntimeError."""
-    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in text_of(error)
 
 
 class PluginFault(UserError):

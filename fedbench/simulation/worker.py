@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import time
-import traceback
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -18,7 +17,7 @@ import torch._dynamo  # (its optimizers ask for it with their first step)
 
 from fedbench import machine
 from fedbench.engine.process_group import ProcessGroup, together
-from fedbench.errors import NotApplicable, UserError
+from fedbench.errors import NotApplicable, UserError, text_of, traceback_of
 from fedbench.registry.registry import Registry
 from fedbench.results import write_manifest, write_rows
 from fedbench.results.columns import HALVED, KEPT, ONLY_WITH_ROWS, TAKEN
@@ -106,14 +105,15 @@ def _ended(cell: _Computation, processes: int) -> dict[str, Any]:
     except NotApplicable as reason:
         outcome = {"status": "not_applicable", "reason": str(reason)}
     except UserError as error:
-        outcome = {"status": "failed", "reason": f"{error}{cell.place(error)}"}
+        outcome = {"status": "failed", "reason": f"{text_of(error)}{cell.place(error)}"}
     except Diverged as error:
-        outcome = {"status": "failed", "reason": str(error), "diverged": True}
+        outcome = {"status": "failed", "reason": text_of(error), "diverged": True}
     except (Exception, SystemExit) as error:  # one cell's fault must not become another's
         outcome = {
             "status": "failed",
-            "reason": f"{'out of memory: ' * out_of_memory(error)}{type(error).__name__}: {error}" + cell.place(error),
-            "traceback": traceback.format_exc(),
+            "reason": f"{'out of memory: ' * out_of_memory(error)}{type(error).__name__}: {text_of(error)}"
+            + cell.place(error),
+            "traceback": traceback_of(error),
         }
     return cell.end(outcome)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,17 @@ def test_what_a_damaged_packed_table_held_is_computed_again_with_the_same_result
     assert content_hash(good / "r") == hashed and not list((good / "r/tiny").glob("cells/*/eval.parquet"))
     assert all(manifests(good / "r")[name]["status"] == one["status"] for name, one in before.items())
     assert json.loads(run("--json", cwd=good).stdout)["ran"] == 0
+
+
+def test_a_suite_that_takes_the_names_of_another_says_what_it_replaces(good, tmp_path):
+    good = Path(shutil.copytree(good, tmp_path / "good"))
+    before = content_hash(good / "r")
+    (good / "tiny.yaml").write_text((good / "tiny.yaml").read_text().replace("max_steps: 1", "max_steps: 2"))
+    done = run("--method", "fedra", cwd=good)
+    said = "1 result will no longer be shown, because this suite has other settings under the same names: "
+    assert f"{said}small · fedra · seed 0 differs in config.train.max_steps." in done.stderr
+    assert content_hash(good / "r") != before
+    assert "no longer" not in run(cwd=good).stderr.replace(said + "small · allsmall", "")
 
 
 @pytest.mark.parametrize("garbage", [b"\0\xff garbage", b"{}", b""])
