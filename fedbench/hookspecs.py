@@ -176,12 +176,15 @@ def fedbench_suite_finished(suite: str, cells: list[dict[str, Any]], folder: str
 
 @hookspec
 def fedbench_cell_started(manifest: dict[str, Any], folder: str) -> None:
-    """Called in the process that runs the cell, with the folder of its results."""
+    """Called when a cell begins, with the folder of its results.
+
+    The process is the cell's where that uses a component of the plugin, otherwise one next to it, which lives as long.
+    """
 
 
 @hookspec
 def fedbench_round_finished(manifest: dict[str, Any], round: int, rows: Rows, evaluation: Rows, folder: str) -> None:
-    """Called in the process that runs the cell, after a round.
+    """Called in the same process, after a round.
 
     :param rows: the round's rows of the table `rounds`, one a client.
     :param evaluation: its rows of the table `eval`; none where the models were not tested after it.
@@ -190,4 +193,4 @@ def fedbench_round_finished(manifest: dict[str, Any], round: int, rows: Rows, ev
 
 @hookspec
 def fedbench_cell_finished(manifest: dict[str, Any], evaluation: Rows, folder: str) -> None:
-    """Called in the process that runs the cell, with every row of eval.parquet."""
+    """Called in the same process, with every row of eval.parquet."""

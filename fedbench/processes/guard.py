@@ -191,7 +191,7 @@ def _work(
         os.environ.update(environment)
         module, _, name = function.partition(":")
         tell({"event": "answer", "result": getattr(importlib.import_module(module), name)(argument, tell)})
-        _join_threads()
+        join_threads()
         code = 0
     except UserError as error:
         tell({"event": "answer", "user_error": True, "reason": text_of(error), "option": error.option})
@@ -227,7 +227,7 @@ def _hide_server() -> None:
         os.close(nothing)
 
 
-def _join_threads() -> None:
+def join_threads() -> None:
     """As Python does at its end: a tracker may have something to send yet."""
     until = time.monotonic() + TO_JOIN
     for thread in threading.enumerate():

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
+from fedbench import hookspecs
 from fedbench.errors import UserError
 from fedbench.registry.catalogue import REQUIRED, Component, inputs_of
 from fedbench.types import Dataset
-from fedbench.words import is_text
+from fedbench.words import is_text, meant
+
+PREFIX = "fedbench_"
+HOOKS = {name: value for name, value in vars(hookspecs).items() if name.startswith(PREFIX)}
 
 # What the function that such a component makes is called with.
 CALLED = {
@@ -132,3 +137,28 @@ def _misspelt_input(component: Component, given: Collection[str]) -> str:
                 f"Call it {near[0]!r}, or otherwise if it is an option"
             )
     return ""
+
+
+def hook_faults(module: ModuleType) -> Iterator[str]:
+    """One sentence for each function of a module that looks like a hook and would not be called as it is written."""
+    for name, value in list(vars(module).items()):
+        if not (name.startswith(PREFIX) and inspect.isroutine(value)):
+            continue
+        marked = getattr(value, "fedbench_impl", None) is not None
+        if not marked and getattr(value, "__module__", None) != module.__name__:
+            continue  # imported, and not meant as a hook of this plugin
+        if name not in HOOKS:
+            yield f"fedbench has no hook {name}; {meant(name, HOOKS, 'docs/plugins.md lists the hooks')}"
+        elif not marked:
+            yield f"{name} is not marked as a hook and would never be called: write @fedbench.hookimpl above it"
+        else:
+            yield from _faults_of_parameters(name, value)
+
+
+def _faults_of_parameters(name: str, hook: Any) -> Iterator[str]:
+    given, taken = list(inspect.signature(HOOKS[name]).parameters), list(inspect.signature(hook).parameters)
+    for parameter in taken:
+        if parameter not in given:
+            yield f"{name} takes {parameter!r}, which no hook is given; it may take {', '.join(given)}"
+    if given == ["register"] and not taken:
+        yield f"{name} can register nothing without its argument: def {name}(register): register(NAME, ...)"

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pluggy
@@ -21,6 +21,7 @@ import pluggy
 from fedbench import __version__, hookspecs
 from fedbench.disk import as_written, cache_file, keep, kept
 from fedbench.errors import NotApplicable, UserError, summary_of, text_of
+from fedbench.machine import package_version
 from fedbench.registry.catalogue import KINDS, Catalogue, Component, Unfit, references
 from fedbench.registry.installed import (
     DESCRIBING,
@@ -36,15 +37,13 @@ from fedbench.registry.installed import (
     shipped,
     version_of,
 )
-from fedbench.registry.plugin_checks import fit
-from fedbench.words import is_text, meant
+from fedbench.registry.plugin_checks import HOOKS, fit, hook_faults
+from fedbench.words import is_text, visible
 
 if TYPE_CHECKING:
     from fedbench.types import Dataset
 
 GROUP = "fedbench"
-PREFIX = "fedbench_"
-HOOKS = {name: value for name, value in vars(hookspecs).items() if name.startswith(PREFIX)}
 # Keys of a `data` section that are not options of the data set itself.
 OF_SECTION = ("partition", "normalize", "image_size", "max_length", "proxy")
 LIFECYCLE = [name for name in HOOKS if name not in KINDS.values()]
@@ -73,6 +72,7 @@ class Registry:
         in_place: bool = False,
         timeout: float | None = None,
         reading: float | None = None,
+        known: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
     ) -> None:
         """Args:
         files: plugin files.
@@ -80,6 +80,7 @@ class Registry:
         timeout: seconds that a child process may take to read one, or to give a fact about one; by default READING,
             and as `Assets` says.
         reading: seconds that it may take to read one, where they differ from those for facts.
+        known: what third-party plugins register, as `found` of another process's registry has it.
         """
         self.in_place, self.timeout = in_place, timeout
         self.reading = reading or timeout or READING
@@ -88,6 +89,8 @@ class Registry:
         self.lost: dict[str, str] = {}  # plugins that ended or hung the process that imported them, and how
         self._makers: dict[str, dict[tuple[str, str], tuple[Callable, Component]]] = {}
         self._sources: dict[str, str] = {}  # hashes of packages that are installed editable
+        self.found = dict(known)  # what third-party plugins register
+        self._beside: dict[str, Any] = {}  # the processes in which a worker calls hooks of plugins that are not loaded
         self.manager = pluggy.PluginManager(GROUP)
         self.manager.add_hookspecs(hookspecs)
 
@@ -143,14 +146,14 @@ class Registry:
             if not self.is_third_party(plugin):
                 found = self._built_in(plugin)
             elif self.in_place:
-                found = self._kept_or_here(plugin)
+                found = self.found.get(plugin) or self._kept_of(plugin) or self.registrations_here(plugin)
             else:
-                found = self.registrations(plugin)
+                found = self.found[plugin] = self.registrations(plugin)
             self._enter_registrations(plugin, found, catalogue)
         except UserError as error:
             catalogue.broken[plugin] = str(error)
         except _supervisor().ChildFailed as error:
-            found = {"broken": f"the process that imported it {error.reason}", "lost": True}
+            found = self.found[plugin] = {"broken": f"the process that imported it {error.reason}", "lost": True}
             keep(self._file_of(plugin), found)
             _lost_here.add(self._file_of(plugin))
             self._enter_registrations(plugin, found, catalogue)
@@ -165,12 +168,6 @@ class Registry:
             found = self.registrations_here(plugin)
             keep(self._file_of(plugin), found)
         return found
-
-    def _kept_or_here(self, plugin: str) -> dict[str, Any]:
-        """What a third-party plugin registers, in a worker. A plugin file is imported, as its run may depend on what it
-        does besides. What ended or hung another process is not."""
-        known = self._kept_of(plugin)
-        return known if known and (plugin not in self.files or known.get("lost")) else self.registrations_here(plugin)
 
     def _kept_of(self, plugin: str) -> dict[str, Any] | None:
         try:
@@ -227,7 +224,7 @@ class Registry:
         package = self.package(plugin)
         try:
             module = self._import(plugin)
-            if wrong := list(_faults(module)):
+            if wrong := list(hook_faults(module)):
                 raise UserError("; ".join(wrong))
             self.manager.register(module, plugin)
             self.manager.check_pending()
@@ -318,12 +315,15 @@ class Registry:
     def tell(self, hook: str, **facts: Any) -> None:
         """Call a life-cycle hook of every plugin; one that raises is named on stderr, and spoils no result.
 
-        Outside of workers, those of third-party plugins are called in a child process each.
+        Those of third-party plugins are called in a child process each; a worker calls those of plugins that its cell
+        uses by itself, and has one child process for each of the others.
         """
         for plugin in self.catalogue.lifecycle:
             try:
-                if self.in_place or not self.is_third_party(plugin):
+                if not self.is_third_party(plugin) or (self.in_place and plugin in self._makers):
                     self.call_hook(plugin, hook, facts)
+                elif self.in_place:
+                    self._call_beside(plugin, hook, facts)
                 else:
                     files = [str(path) for path in self.files.values()]
                     asked = {"plugin": plugin, "files": files, "hook": hook, "facts": facts}
@@ -335,7 +335,8 @@ class Registry:
                 if isinstance(error, KeyboardInterrupt) and not self.in_place:
                     raise  # Ctrl-C, of which workers hear nothing
                 why = text_of(error) if isinstance(error, UserError | _supervisor().ChildFailed) else summary_of(error)
-                print(f"plugin {plugin!r} of {self.package(plugin)}: {hook} broke: {why}", file=sys.stderr)
+                line = f"plugin {plugin!r} of {self.package(plugin)}: {hook} broke: {why}"
+                print(visible(line), file=sys.stderr)
 
     def call_hook(self, plugin: str, hook: str, facts: Mapping[str, Any]) -> None:
         """Call a life-cycle hook of one plugin in this process."""
@@ -343,6 +344,43 @@ class Registry:
         module = self.manager.get_plugin(plugin)
         others = [other for other in self.manager.get_plugins() if other is not module]
         self.manager.subset_hook_caller(hook, others)(**facts)
+
+    def _call_beside(self, plugin: str, hook: str, facts: Mapping[str, Any]) -> None:
+        """Call a hook in a process next to this worker: what the plugin does when it is imported changes no number."""
+
+        def call(asked: dict[str, Any]) -> str:
+            try:
+                self.call_hook(plugin, asked["hook"], asked["facts"])
+            except BaseException as error:  # whatever a third-party module raises
+                return str(error) if isinstance(error, UserError) else summary_of(error)
+            return ""
+
+        if plugin not in self._beside:
+            self._beside[plugin] = importlib.import_module("fedbench.processes.companion").Companion(call)
+        try:
+            why = self._beside[plugin].ask({"hook": hook, "facts": facts})
+        except EOFError:
+            why = "the process that called it has ended"
+        if why:
+            raise UserError(why)
+
+    def close(self) -> None:
+        """End the processes in which a worker has called hooks; their threads may have something to send yet."""
+        while self._beside:
+            self._beside.popitem()[1].close()
+
+    def load_named(self, config: Mapping[str, Any]) -> None:
+        """Import the third-party plugins that a configuration names, in an order that no command line changes.
+
+        A worker imports no others. Raises UserError.
+        """
+        for plugin in sorted({component.plugin for component in self.third_party(config)}):
+            self.load(plugin)
+
+    def look_again(self) -> None:
+        """Forget the versions of what is installed: the next one that is asked for is read from disk."""
+        self._sources.clear()
+        package_version.cache_clear()
 
     def package(self, plugin: str) -> str:
         """The distribution a plugin comes from, or the file."""
@@ -433,28 +471,3 @@ def _own_folders() -> list[Path]:
     """Where the code of fedbench and of its own plugins lies."""
     files = [origin(package) for package in (OURS, "fedbench_plugins")]
     return [Path(file).resolve().parent for file in files if file]
-
-
-def _faults(module: ModuleType) -> Iterator[str]:
-    """One sentence for each function of a module that looks like a hook and would not be called as it is written."""
-    for name, value in list(vars(module).items()):
-        if not (name.startswith(PREFIX) and inspect.isroutine(value)):
-            continue
-        marked = getattr(value, "fedbench_impl", None) is not None
-        if not marked and getattr(value, "__module__", None) != module.__name__:
-            continue  # imported, and not meant as a hook of this plugin
-        if name not in HOOKS:
-            yield f"fedbench has no hook {name}; {meant(name, HOOKS, 'docs/plugins.md lists the hooks')}"
-        elif not marked:
-            yield f"{name} is not marked as a hook and would never be called: write @fedbench.hookimpl above it"
-        else:
-            yield from _faults_of_parameters(name, value)
-
-
-def _faults_of_parameters(name: str, hook: Any) -> Iterator[str]:
-    given, taken = list(inspect.signature(HOOKS[name]).parameters), list(inspect.signature(hook).parameters)
-    for parameter in taken:
-        if parameter not in given:
-            yield f"{name} takes {parameter!r}, which no hook is given; it may take {', '.join(given)}"
-    if given == ["register"] and not taken:
-        yield f"{name} can register nothing without its argument: def {name}(register): register(NAME, ...)"

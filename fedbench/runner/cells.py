@@ -10,20 +10,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from fedbench import __version__, machine
+from fedbench import machine
 from fedbench.data.sources import located
 from fedbench.errors import UserError
-from fedbench.machine import package_version
 from fedbench.registry.assets import Assets
 from fedbench.registry.catalogue import references, unread
 from fedbench.registry.registry import Registry, idle_plugins
 from fedbench.results.columns import DAMAGED, GIVEN_UP, HALVED, INTERRUPTED, KEPT, PENDING
 from fedbench.results.files import damage
-from fedbench.results.identity import NUMERICAL, identity
+from fedbench.results.identity import identity
 from fedbench.results.index import Entry
 from fedbench.results.manifest import believed_manifest
 from fedbench.results.store import cell_folders
 from fedbench.simulation.checkpoint import EVERY
+from fedbench.simulation.provenance import versions_of
 from fedbench.suite import Point, Suite
 from fedbench.suite.node import Mark, Problems
 
@@ -145,15 +145,6 @@ def status(cell: Cell, folder: Path, manifest: Mapping[str, Any] | None) -> str:
     if manifest["status"] == HALVED:
         return HALVED if manifest.get("round", 0) >= cell.rounds and not damage(folder, manifest) else INTERRUPTED
     return DAMAGED if manifest["status"] == "finished" and damage(folder, manifest) else str(manifest["status"])
-
-
-def versions_of(config: dict[str, Any], registry: Registry) -> dict[str, str]:
-    """Versions of fedbench, of the numerical packages and of every plugin that the configuration names."""
-    versions = {"fedbench": __version__} | {name: package_version(name) or "none" for name in NUMERICAL}
-    for kind, ref in references(config):
-        plugin = registry.catalogue.find(kind, ref["name"]).plugin
-        versions[registry.label(plugin)] = registry.version(plugin)
-    return versions
 
 
 @dataclass(frozen=True)

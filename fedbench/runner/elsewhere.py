@@ -23,9 +23,9 @@ from fedbench.results.columns import ENDED, INTERRUPTED
 from fedbench.results.index import INDEX
 from fedbench.results.manifest import believed_manifest
 from fedbench.results.store import suite_folder_of
-from fedbench.runner.cells import versions_of
 from fedbench.runner.local import GRACE, Local, OnEvent
 from fedbench.simulation.cell_job import CellJob
+from fedbench.simulation.provenance import other_versions
 
 APPEARS = 15.0  # seconds in which a file that another machine wrote must be seen here
 ENDING = GRACE + 10.0  # seconds that cells elsewhere have to end when they are asked to, before they are killed
@@ -76,9 +76,8 @@ def _check_machine(job: CellJob) -> None:
                 "All machines must see it under one path; where they share nothing, use --shard and merge."
             )
         time.sleep(POLL)
-    here, there = versions_of(job.manifest["config"], Registry(job.plugins)), job.manifest["versions"]
-    if differ := [f"{name} is {here.get(name)}, not {there[name]}" for name in there if here.get(name) != there[name]]:
-        raise UserError(f"{platform.node()}: other versions than where the run was started: {', '.join(differ)}")
+    if differ := other_versions(job.manifest, Registry(job.plugins)):
+        raise UserError(f"{platform.node()}: other versions than where the run was started: {differ}")
 
 
 class Cluster(Protocol):

@@ -254,7 +254,8 @@ def _job(cell: Cell, folder: Path, totals: Totals, machine: Mapping[str, Any], r
     most = ROUND_FLOPS[device]
     manifest = {**cell.manifest(), "config": _shortened(cell.config, totals, most)}
     tested = int(most * totals["images"] / max(1, totals["flops"]))
-    return CellJob(folder, {**manifest, "id": identity_of(manifest)}, device, plugins, tested=tested).to_json()
+    manifest["id"] = identity_of(manifest)
+    return CellJob(folder, manifest, device, plugins, tested=tested, registered=registry.found).to_json()
 
 
 def _median(cells: Sequence[Cell], totals: Mapping[str, Totals]) -> Cell:

@@ -273,6 +273,7 @@ class Run:
             gpu_fraction=options.gpu_fraction,
             until=cell.until,
             seen=computation(self.before[cell.id]),
+            registered=self.registry.found,
         )
 
 

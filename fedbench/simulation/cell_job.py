@@ -6,7 +6,7 @@ import json
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,8 @@ class CellJob:
     GPU's memory, the most it may take; None: all · until: after which round it ends as `halved`, to be resumed later;
     None: after its last · seen: the computation that the run found in the folder (`manifest.computation`). A cell that
     has ended with another one since was computed by another run, and is left as it is; None: it is computed all the
-    same · tested: about how many test and validation examples are enough, for a probe; None: all.
+    same · tested: about how many test and validation examples are enough, for a probe; None: all · registered: what
+    third-party plugins register (`Registry.found`), so that a worker imports those alone that its cell names.
     """
 
     folder: Path
@@ -48,6 +49,7 @@ class CellJob:
     until: int | None = None
     seen: str | None = None
     tested: int | None = None
+    registered: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> str:
         return json.dumps({**vars(self), "folder": str(self.folder)})
@@ -56,7 +58,7 @@ class CellJob:
     def from_json(cls, job: str) -> CellJob:
         """What `to_json` wrote; an executor may have added further keys."""
         given = json.loads(job)
-        known = {field.name: given[field.name] for field in fields(cls) if field.name in given}
+        known = {one.name: given[one.name] for one in fields(cls) if one.name in given}
         return cls(**known | {"folder": Path(given["folder"])})
 
 

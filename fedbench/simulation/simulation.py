@@ -140,9 +140,10 @@ class Simulation:
             found = registry.make(kind, ref, setup=setup)
             return found if self.device == "meta" else checked(registry.catalogue.find(kind, ref["name"]), found)
 
+        ref = self.config["adapter"]
         setup = made(
             backbone=self.model,
-            adapter=attaching(registry.make("adapter", self.config["adapter"]), self.config["adapter"], self.seed),
+            adapter=attaching(lambda: registry.make("adapter", ref), ref, self.seed),
             engine=self._train,
             scenario=self.federation.scenario,
             train=self.rates.train,
@@ -295,12 +296,19 @@ class Simulation:
         return tables["eval"], tables["rounds"]
 
 
-def attaching(attach: Callable[[Any], None], ref: Mapping[str, Any], seed: int) -> Callable[[Any], None]:
-    """attach(model), after which the model's origin names the adapter as well: what it costs without does not depend on
-    that. seed: the cell's; what a module's constructor draws of frozen tensors from torch's generator follows from it.
+def attaching(make: Callable[[], Callable[[Any], None]], ref: Mapping[str, Any], seed: int) -> Callable[[Any], None]:
+    """What attaches an adapter to a model, whose origin names the adapter afterwards: what it costs without does not
+    depend on that.
+
+    Args:
+        make: makes the adapter, once a method asks for it: the plugin of one that a method ignores is not imported.
+        ref: its reference.
+        seed: the cell's, from which follows what a module's constructor draws of frozen tensors.
     """
+    made = functools.cache(make)
 
     def attached(model: Any) -> None:
+        attach = made()
         with global_generator(seed, use="adapter"):
             attach(model)
         model.origin = f"{model.origin} {json.dumps(ref, sort_keys=True)}"

@@ -22,12 +22,14 @@ from fedbench.registry.registry import Registry
 from fedbench.results import write_manifest, write_rows
 from fedbench.results.columns import HALVED, KEPT, ONLY_WITH_ROWS, TAKEN
 from fedbench.results.files import cleared, described
+from fedbench.results.identity import read_by_its_method
 from fedbench.results.lock import Held, cell_lock
 from fedbench.results.manifest import believed_manifest, ended_since
 from fedbench.results.metric_direction import declare
 from fedbench.simulation.cell_job import CellJob, config_of, last_rows, score_of
 from fedbench.simulation.checkpoint import Checkpoints, Progress, forget
 from fedbench.simulation.failure_reason import Diverged, PluginFault, out_of_memory, place
+from fedbench.simulation.provenance import prints_now, require_same
 from fedbench.simulation.saved_model import keep
 from fedbench.simulation.simulation import Simulation
 
@@ -123,7 +125,7 @@ class _Computation:
 
     def __init__(self, job: CellJob, send: Send, stopping: Callable[[], bool]) -> None:
         self.job, self.folder = job, job.folder
-        self.registry = Registry(job.plugins, in_place=True)
+        self.registry = Registry(job.plugins, in_place=True, known=job.registered)
         self.send, self.stopping = send, stopping
         self.manifest = {**job.manifest, "status": "running", "machine": {}, "seconds": 0.0}
         self.manifest["started"] = datetime.now(UTC).isoformat(timespec="seconds")
@@ -135,14 +137,17 @@ class _Computation:
         device = resolved(self.job.device)
         if device == "cuda" and self.job.gpu_fraction:  # what it takes beyond that is its own fault, not others'
             torch.cuda.set_per_process_memory_fraction(self.job.gpu_fraction)
-        self.manifest["machine"] = machine.describe(device)
+        self.manifest["machine"] = machine.describe(device) | machine.kernels()
         config, catalogue = self.manifest["config"], self.registry.catalogue
+        require_same(self.manifest, self.registry)
+        self.registry.load_named(read_by_its_method(self.manifest))
         measures = catalogue.measures(metric["name"] for metric in config["evaluation"]["metrics"])
         declared = {"metrics": measures, "method": catalogue.said_of(config["method"]["name"])}
         self.manifest |= {what: facts for what, facts in declared.items() if facts}
         declare(measures)
         self._resume(device)
         self._compute(device, processes)
+        self._require_unchanged()
         self._write_tables()
         keep(self.folder, self.simulation)
         return {"status": "finished", "files": described(self.folder)}
@@ -158,6 +163,8 @@ class _Computation:
             store=self.checkpoints.store,
             tested=self.job.tested,
         )
+        prints = {"data": simulation.dataset.fingerprint, "weights": simulation.source.fingerprint}
+        require_same(self.manifest, self.registry, prints)
         if simulation.left_out:
             self.manifest["left_out"] = simulation.left_out
         if doubts := simulation.federated.doubts():
@@ -171,6 +178,17 @@ class _Computation:
             simulation.run(self._on_round if team.rank == 0 else lambda t, rows: None, team, progress)
 
         together(min(processes, simulation.processes), work)
+
+    def _require_unchanged(self) -> None:
+        """Raises UserError where the data, weights or code of the cell have changed since it began: no checkpoint of it
+        may then be gone on from."""
+        try:
+            require_same(self.manifest, self.registry, prints_now(self.manifest, self.registry))
+        except UserError:
+            forget(self.folder)
+            raise
+        except OSError:  # a plugin's file is gone: what was imported of it is what has computed
+            pass
 
     def place(self, error: BaseException) -> str:
         """The plugin's file that an exception came through, in words that follow on its own; or ""."""
@@ -203,6 +221,8 @@ class _Computation:
         self.send({"event": "round", "round": t, **score_of(tested, self.manifest["config"])})
         stopping, enough = self.stopping(), t == self.job.until
         if t < self.simulation.rounds and (stopping or enough or self.checkpoints.due()):
+            if stopping or enough:
+                self._require_unchanged()
             self.progress.seconds = self._seconds()
             self.checkpoints.write(self.progress)
             self._halve(t)
@@ -226,6 +246,7 @@ class _Computation:
             forget(self.folder)
         evaluation = self.progress.tables["eval"] if outcome["status"] == "finished" else []
         self._call("fedbench_cell_finished", evaluation=evaluation)
+        self.registry.close()
         return self.manifest
 
     def _call(self, hook: str, **facts: Any) -> None:
