@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from statistics import fmean
 
 from fedbench.report.run_scores import is_fraction
 from fedbench.report.statistics.intervals import FEWEST
@@ -80,14 +81,19 @@ def conclusion(scores: Mapping[str, BySeed], pairs: Collection[Pair]) -> str:
     best, *others = tested
     differ = apart(pairs)
     same = [name for name in others if frozenset((best, name)) not in differ]
-    if not same:
+    if equal := [name for name in others if math.isclose(fmean(tested[name].values()), fmean(tested[best].values()))]:
+        text = f"No method is best: {_listed([best, *equal])} have equal means."
+    elif not same:
         text = f"{best} is best; {'the other one is' if len(others) == 1 else 'all others are'} significantly worse."
     else:
-        is_are = "is" if len(same) == 1 else "are"
-        several = " and ".join(filter(None, (", ".join(same[:-1]), same[-1])))
-        names = shortened(same, NAMED) if len(same) > NAMED else several
-        text = f"{best} is best; {names} {is_are} not significantly different."
+        text = f"{best} is best; {_listed(same)} {'is' if len(same) == 1 else 'are'} not significantly different."
     return f"{text} {few}" if few else text
+
+
+def _listed(names: Sequence[str]) -> str:
+    """`a, b and c`; of many some, and how many more."""
+    several = " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+    return shortened(names, NAMED) if len(names) > NAMED else several
 
 
 def crossing(boards: Mapping[str, Collection[Pair]]) -> dict[tuple[str, str], tuple[str, str]]:

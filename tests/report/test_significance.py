@@ -151,6 +151,24 @@ def test_one_sentence_says_what_is_concluded():
     assert concluded(0.9) == ""
 
 
+@pytest.mark.parametrize(
+    ("scores", "said"),
+    [
+        ({"a": [0.506] * 3, "b": [0.506] * 3}, "No method is best: a and b have equal means."),
+        ({"a": [0.5, 0.6, 0.7], "b": [0.7, 0.6, 0.5]}, "No method is best: a and b have equal means."),
+        ({"a": [0.1, 0.2, 0.3], "b": [0.3, 0.1, 0.2], "c": [0.1] * 3}, "No method is best: a and b have equal means."),
+        ({"a": [0.5] * 3, "b": [0.5] * 3, "c": [0.5] * 3}, "No method is best: a, b and c have equal means."),
+        ({name: [0.0] * 3 for name in "abcdefg"}, "No method is best: a, b, c, d, e, f and 1 more have equal means."),
+        ({"a": [0.5] * 3, "b": [0.5] * 2}, "b: fewer than three seeds, nothing is concluded about them."),
+        ({"a": [0.506] * 3, "b": [0.505] * 3}, "a is best; "),
+    ],
+)
+def test_no_method_is_best_where_means_are_equal(scores, said):
+    by_seed = {name: dict(enumerate(values)) for name, values in scores.items()}
+    (pairs,) = judged([all_pairs(by_seed)], True, 0.01)
+    assert conclusion(by_seed, pairs).startswith(said)
+
+
 def test_the_sentence_stands_above_the_board(folder):
     lines = shown([board(folder)], 120).splitlines()
     assert lines[2] == "depthfl is best; all others are significantly worse." and lines[3].startswith("method")
