@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
@@ -12,6 +13,7 @@ from fedbench.schema import Schema, plain_error, schema_of
 from fedbench.words import shown
 
 A_NAME = "letters, digits, and _ - . + after the first, at most 80 of them"
+NAMED = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,79}")
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.+-]*$", max_length=80, title=A_NAME)]
 Seed = Annotated[int, Field(ge=0, lt=2**32, title="a whole number from 0 to 2^32 - 1")]
 Fraction = Annotated[float, Field(gt=0, lt=1)]

@@ -34,6 +34,7 @@ ALIGNED = (
     "of a tensor `held = trained_by(plan, place)` has sent rows, in that order, and `came = uploads.arrived[held]` are "
     "those to take: `rows[came]` go with `weights[held][came]`"
 )
+ROUNDS = 10  # that it is asked for, as long as its state goes on changing
 BOOKS = ("scores", "history")  # a record of the rounds, and no part of the model
 OF_PART = {"r": 'the adapters of the layers, state["r"],', "shared": 'what stands outside the layers, state["shared"],'}
 
@@ -75,9 +76,21 @@ def check_aggregator(
             'the aggregator goes on otherwise after an interruption: what it remembers must be in state["memory"], '
             "and nowhere else",
         )
+    _check_later_rounds(aggregate, last, second, plan)
     check_moves(steps, "the aggregator")
     check_crowd(aggregate, _start(model, 0), Crowd(model, _plan(aggregate, model, CROWD_CAPACITIES)))
     _check_single(aggregate, start, first, plan)
+
+
+def _check_later_rounds(aggregate: Aggregate, state: State, up: Uploads, plan: Plan) -> None:
+    """What it remembers can be kept in every round, until equal uploads change nothing any more."""
+    for t in range(3, ROUNDS + 1):
+        new = aggregate(state, up, plan, _cohort())
+        check_state(new, f"in round {t} the aggregator")
+        _check_memory(new, state, up)
+        if same(new, state):
+            return
+        state = new
 
 
 def _with_hint(aggregate: Aggregate) -> Aggregate:

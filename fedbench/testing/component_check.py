@@ -24,6 +24,7 @@ from fedbench.registry.plugin_checks import fault_of_parameters, unset_options
 from fedbench.registry.registry import LIFECYCLE, Registry
 from fedbench.results.metric_direction import measure
 from fedbench.simulation.failure_reason import beginning
+from fedbench.suite.values import A_NAME, NAMED
 from fedbench.testing import (
     adapter_check,
     aggregator_check,
@@ -198,6 +199,8 @@ def judged(asked: Mapping[str, Any], tell: object = None) -> Verdict:
     refused = component.package != "fedbench" and "; ".join(registry.catalogue.refusals({(kind, name)}))
     if clash := registry.catalogue.clashes.get(what) or refused:
         return Verdict(BROKEN, what, clash)
+    if not NAMED.fullmatch(name):
+        return Verdict(BROKEN, what, f"suites and filters cannot name it: a name has {A_NAME}")
     own = {key: value for key, value in options.items() if component.open or key in component.options}
     if message := fault_of_parameters(component, own):
         return Verdict(BROKEN, what, message)

@@ -136,6 +136,21 @@ AGGREGATORS = {
         _remembers("torch.stack([u.mean() for u in uploads.shared.values()]) * float('nan')"),
         r"\['kept'\] is NaN",
     ),
+    "an object remembered from the third round on": (
+        _remembers("(n := state['memory'].get('kept', 0) + 1) if state['memory'].get('kept', 0) < 2 else {1}"),
+        r"in round 3 the aggregator: state\['memory'\]\['kept'\] is a set, which is neither tensor nor JSON",
+    ),
+    "a key that is no text from the fifth round on": (
+        _remembers(
+            "{**state['memory'].get('kept', {}), **{(str(n), n)[n > 3]: n for n in "
+            "[len(state['memory'].get('kept', {}))]}}"
+        ),
+        r"in round 5 the aggregator: the keys of state\['memory'\]\['kept'\] must be texts, not 4",
+    ),
+    "no number from the eighth round on": (
+        _remembers("n + 1.0 if (n := state['memory'].get('kept', 0.0)) < 7 else float('nan')"),
+        r"state\[.memory.\]\['kept'\] is NaN",
+    ),
     "an object remembered": (_remembers("set()"), r"\['memory'\]\['kept'\] is a set, which is neither tensor nor JSON"),
     "the state remembered": (
         _remembers("new['shared']['head.weight']"),

@@ -39,6 +39,8 @@ def test_the_sound_ones_that_the_faulty_are_made_of_pass(tmp_path):
         assert why(tmp_path, plugin(kind, body)) == "ok: "
 
 
+ROWS = f"def it(capacities, num_layers):\n    return {faulty_parts.ROW}"
+
 PAIRS = """
 from fedbench.families.adapter_ranks import arrived_adapters, with_pairs
 
@@ -152,3 +154,14 @@ def test_an_unusual_one_that_is_honest_passes(kind, tmp_path):
     """A module whose class is what makes it; a number of NumPy's; clients of several domains; a module that torch draws
     when it is made; floats of one size."""
     assert why(tmp_path, plugin(kind, HONEST[kind])) == "ok: "
+
+
+@pytest.mark.parametrize("name", ["my alloc!", "a,b", "-first", "käse", "x" * 81, "a b", "a=b"])
+def test_a_name_that_no_suite_can_filter_by_is_found(tmp_path, name):
+    source = plugin("allocation", ROWS).replace("register('it'", f"register({name!r}")
+    assert why(tmp_path, source).startswith("BROKEN: suites and filters cannot name it: a name has letters, digits")
+
+
+@pytest.mark.parametrize("name", ["it", "x" * 80, "v1.2+b_c-d", "0a"])
+def test_a_name_that_suites_can_filter_by_passes(tmp_path, name):
+    assert why(tmp_path, plugin("allocation", ROWS).replace("register('it'", f"register({name!r}")) == "ok: "
