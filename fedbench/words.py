@@ -127,6 +127,11 @@ def visible(text: str) -> str:
     return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
+def escape_json(text: str) -> str:
+    """A JSON document whose control characters, which stand in its texts alone, are written out as JSON has it."""
+    return _CONTROLS.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
 def on_a_line(text: str) -> str:
     r"""The same of a name that is to take one line: what breaks or moves in it is written out too, as `\n`."""
     return visible(text).replace("\n", "\\n").replace("\t", "\\t")

@@ -11,6 +11,7 @@ import click
 
 from fedbench.commands.choices import BASELINE, FORM, METRIC, PATHS, SELECTION, Amount, takes
 from fedbench.commands.output import put, tell_left_out
+from fedbench.commands.terminal import say
 from fedbench.errors import UserError
 from fedbench.report.grouping import select
 from fedbench.report.run_scores import AT as ROUNDS
@@ -190,11 +191,11 @@ def hashes(paths: tuple) -> None:
     """
     for path in paths or DEFAULT:
         found, statuses = hash_and_status(path)
-        click.echo(f"{found}  {path}")
+        say(f"{found}  {path}")
         # Of what has no result the hash has nothing.
         if missing := {status: n for status, n in statuses.items() if status not in (*KEPT, HALVED)}:
             counts = ", ".join(f"{n} {status.replace('_', ' ')}" for status, n in missing.items())
-            click.echo(f"{path}: no result of {counted(sum(missing.values()), 'cell')} is in it: {counts}", err=True)
+            say(f"{path}: no result of {counted(sum(missing.values()), 'cell')} is in it: {counts}", err=True)
 
 
 def _show(

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from fedbench.commands.choices import FilePath
+from fedbench.commands.terminal import say
 from fedbench.data.texts import FORMATS
 from fedbench.errors import UserError
 from fedbench.scaffold import filled, kinds, put, shipped_schema, study, suite_name, with_schema
@@ -96,7 +97,7 @@ def _own_idea(folder: str | None, kind: str, clients: int | None) -> None:
         raise UserError(f"--kind: there is no {kind!r}{suggestion(kind, kinds(), 'kinds are')}")
     put(study(kind, _name_of(folder)), Path(folder))
     run = kinds()[kind].run.replace("NAME", f"my_{kind}")
-    click.echo(
+    say(
         f"{folder} has a suite, my_{kind}.py and a README. Next:\n"
         f"  cd {quoted(folder)}\n"
         f"  fedbench plugins check my_{kind}.py\n"
@@ -129,13 +130,13 @@ def _on_own(data: OwnData, place: Path, folder: str | None, clients: int | None)
         "LAYERS": str(layers),
     }
     put(with_schema(filled("own_suite", words), shipped_schema().read_bytes()), home)
-    click.echo(f"{place} has {data.about}.")
+    say(f"{place} has {data.about}.")
     own = [f"{name} {', '.join(map(str, capacities))}" for name, capacities in dealt.by_domain.items()]
     listed = 1 < len(own) <= MOST_DOMAINS
     held = "; ".join(own) if listed else shortened([str(L_n) for L_n in dealt.capacities])
     for line in (*data.remarks, dealt.about, f"each holds so many of {backbone}'s {layers} layers: {held}"):
-        click.echo(f"  {line}")
-    click.echo(f"{suite} compares five methods on them. Next:")
+        say(f"  {line}")
+    say(f"{suite} compares five methods on them. Next:")
     if data.noun == "text":
         click.echo("  pip install 'fedbench-heft[minilm]'   # brings the backbone")
-    click.echo(f"  {command_line(['fedbench', 'run', suite])}")
+    say(f"  {command_line(['fedbench', 'run', suite])}")

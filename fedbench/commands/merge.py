@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from fedbench.commands.choices import FilePath
+from fedbench.commands.terminal import say
 from fedbench.errors import UserError
 from fedbench.results.index import INDEX, MAKE_SOME
 from fedbench.results.merge import merge as join
@@ -33,9 +34,9 @@ def merge(shards: tuple, into: str) -> None:
     """  # fmt: skip
     for merged in join(shards, into):
         parts = f"{counted(merged.copied, 'cell')} copied, {merged.kept} already there, {merged.left} left to run"
-        click.echo(f"{merged.suite}: {parts}\n{merged.content_hash}  {merged.folder}")
+        say(f"{merged.suite}: {parts}\n{merged.content_hash}  {merged.folder}")
         if merged.mixed:
-            click.echo(f"Computed in different ways, which may change scores: {merged.mixed}.", err=True)
+            say(f"Computed in different ways, which may change scores: {merged.mixed}.", err=True)
 
 
 @click.command()
@@ -55,4 +56,4 @@ def pack(paths: tuple) -> None:
         if not suites:
             raise UserError(f"{path}: no fedbench results: neither a results folder nor a suite's folder.\n{MAKE_SOME}")
         for suite in suites:
-            click.echo(f"{suite.name}: {counted(pack_suite(suite), 'cell')} packed")
+            say(f"{suite.name}: {counted(pack_suite(suite), 'cell')} packed")

@@ -15,6 +15,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from fedbench.commands.terminal import say
 from fedbench.results.loading import what_is_wrong
 from fedbench.words import counted, visible
 
@@ -96,7 +97,7 @@ def put(view: Frame, form: str) -> None:
         text = render(view, form)
         for warning in dict.fromkeys(one.get("warning") for one in view.attrs["pages"]) if form == "csv" else ():
             if warning:  # which rows have no place for
-                click.echo(warning, err=True)
+                say(warning, err=True)
     click.echo(text, nl=False, color=True)
 
 
@@ -108,9 +109,9 @@ def wide() -> int | None:
 def tell_left_out(wrong: Sequence[str], lacks: str = "") -> None:
     """Print on stderr which results are missing and which were left out; for the latter end with exit code 1."""
     if lacks:
-        click.echo(lacks, err=True)
+        say(lacks, err=True)
     if wrong:
-        click.echo(f"Left out, because it is {what_is_wrong(wrong)}", err=True)
+        say(f"Left out, because it is {what_is_wrong(wrong)}", err=True)
         sys.exit(1)
 
 
@@ -127,5 +128,5 @@ def listing(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
 def warn_of_lost(registry: Registry) -> bool:
     """Name on stderr the plugins that ended or hung the process that imported them; return whether there are any."""
     for message in registry.lost.values():
-        click.echo(f"! {message}", err=True)
+        say(f"! {message}", err=True)
     return bool(registry.lost)

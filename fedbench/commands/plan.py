@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fedbench.commands.choices import DEVICE, JOBS, RESULTS, SUITE, TIMEOUT, cells, workers
+from fedbench.commands.terminal import say
 from fedbench.words import counted, human_bytes, lasting, roughly, three_digits
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def plan(
     else:
         _show(loaded.name, rows, time)
     for warning in warnings:
-        click.echo(f"Warning: {warning}", err=True)
+        say(f"Warning: {warning}", err=True)
     lost = warn_of_lost(registry)
     sys.exit(1 if lost or any("failed" in row for row in rows) else 0)
 

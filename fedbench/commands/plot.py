@@ -13,6 +13,7 @@ import click
 
 from fedbench.commands.choices import METRIC, PATHS, PLUGINS, SELECTION, FilePath, takes
 from fedbench.commands.output import tell_left_out
+from fedbench.commands.terminal import say
 from fedbench.errors import UserError
 from fedbench.registry.registry import Registry
 from fedbench.report.grouping import registered, roles_of, select
@@ -255,4 +256,4 @@ class _Chosen:
             if name and (len(figures) > 1 or not self.out):
                 path = path.with_stem(f"{path.stem}-{slug(name)}")
             self._save(figure, path)
-            click.echo(path)
+            say(path)

@@ -10,6 +10,7 @@ import click
 
 from fedbench.commands.choices import BASELINE, METRIC, PATHS, PLUGINS, SELECTION, Amount, FilePath, takes
 from fedbench.commands.output import tell_left_out
+from fedbench.commands.terminal import say
 from fedbench.disk import write_atomically
 from fedbench.errors import UserError
 
@@ -61,7 +62,7 @@ def _written(file: Path, paths: Sequence[str], asked: dict[str, Any]) -> list[st
     text, wrong = whole_page(paths, **asked)
     page = text.encode()
     write_atomically(file, page, mend="Choose another place with -o FILE.")
-    click.echo(f"{file}  {len(page) / 1e6:.2f} MB")
+    say(f"{file}  {len(page) / 1e6:.2f} MB")
     return wrong
 
 

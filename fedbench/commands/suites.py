@@ -11,6 +11,7 @@ from rich.text import Text
 
 from fedbench.commands.choices import FilePath
 from fedbench.commands.output import Screen
+from fedbench.commands.terminal import say
 from fedbench.registry.registry import Registry
 from fedbench.scaffold import copied, put, suite_name
 from fedbench.suite.shipped import listed, named, names
@@ -93,4 +94,4 @@ def copy(name: str, file: str | None) -> None:
     if target.is_dir():
         target, name = target / source.name, ""
     put(copied(source, target, name))
-    click.echo(f"{target}: run it with `{command_line(['fedbench', 'run', str(target)])}`")
+    say(f"{target}: run it with `{command_line(['fedbench', 'run', str(target)])}`")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedbench.report.frames import Frame, is_blank
 from fedbench.report.layout import Column, Page, Shown, Table, laid_out
-from fedbench.words import visible
+from fedbench.words import escape_json, visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -35,15 +35,23 @@ def to_csv(found: Frame) -> str:
     flat = {name: cells for name, cells in found.cells.items() if not any(isinstance(cell, dict) for cell in cells)}
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(flat)
+    writer.writerow(map(_escape_csv, flat))
     writer.writerows([_flat(cell) for cell in row] for row in zip(*flat.values(), strict=True))
     return text.getvalue()
 
 
 def _flat(cell: Any) -> Any:
     if isinstance(cell, list | tuple):
-        return ";".join(map(str, cell))
+        return _escape_csv(";".join(map(str, cell)))
+    if isinstance(cell, str):
+        return _escape_csv(cell)
     return "" if is_blank(cell) else cell
+
+
+def _escape_csv(text: str) -> str:
+    """Text that no spreadsheet takes for a formula: an apostrophe comes before what begins like one."""
+    text = visible(text)
+    return f"'{text}" if text.lstrip()[:1] in FORMULA else text
 
 
 def to_json(found: Frame) -> str:
@@ -58,7 +66,7 @@ def to_json(found: Frame) -> str:
 
 def json_text(found: Any) -> str:
     """A document that ends with a line break; what is not a finite number becomes null."""
-    return json.dumps(_plain(found), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    return escape_json(json.dumps(_plain(found), indent=1, ensure_ascii=False, allow_nan=False)) + "\n"
 
 
 def _plain(value: Any) -> Any:
@@ -111,6 +119,7 @@ def _markdown(cell: Shown, bold: bool) -> str:
     return (f"**{text}**" if bold else text) + (f" {cell.spread}" if cell.spread else "")
 
 
+FORMULA = tuple("=+-@")  # with which a spreadsheet has formulas begin
 LATEX = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "_": r"\_",
     "%": r"\%", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}",
@@ -128,9 +137,9 @@ def to_latex(found: Frame) -> str:
             for part, (columns, text) in enumerate(_parts(table)):
                 text = "; ".join(filter(None, (text, page.warning if table is page.tables[0] and not part else "")))
                 lines += _tabular(columns, "; ".join(filter(None, (shared, page.title, text))), table.ceilings)
-        lines += [f"% {note}" for note in (*filter(None, [page.above]), *page.remarks, *page.notes)]
+        lines += map(_comment_of_latex, (*filter(None, [page.above]), *page.remarks, *page.notes))
     below = (*found.attrs["legend"], *found.attrs.get("sources", ()))
-    return "\n".join([*lines, *(f"% {sentence}" for sentence in below)]) + "\n"
+    return "\n".join([*lines, *map(_comment_of_latex, below)]) + "\n"
 
 
 def _parts(table: Table) -> Iterator[tuple[Sequence[Column], str]]:
@@ -168,7 +177,13 @@ def _tabular(columns: Sequence[Column], caption: str, ceilings: int) -> list[str
 
 
 def _escape_latex(text: str) -> str:
-    return "".join(LATEX.get(c, c) for c in visible(text))
+    """Text that LaTeX sets as it is, in a cell or a caption: an empty line would end either."""
+    return "".join(LATEX.get(c, c) for c in " ".join(visible(text).splitlines()))
+
+
+def _comment_of_latex(text: str) -> str:
+    """A comment, which a line break in a name must not end."""
+    return f"% {' '.join(visible(text).splitlines())}"
 
 
 def _latex(cell: Shown, bold: bool) -> str:

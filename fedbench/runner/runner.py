@@ -53,7 +53,7 @@ from fedbench.suite import Suite
 from fedbench.suite.references import reference
 from fedbench.suite.shipped import timeout_in
 from fedbench.types import SIZES
-from fedbench.words import counted, shortened
+from fedbench.words import counted, shortened, visible
 
 OFFLINE = "HF_HUB_OFFLINE"
 POLL = 0.5  # seconds between two looks at cells that other runs compute
@@ -141,7 +141,7 @@ class _Stages:
         if not self.outcome:
             executor = _executor(self.registry, options)["name"]
             for warning in names_taken((cell.config for cell in cells), executor, self.registry):
-                print(f"Warning: {warning}", file=sys.stderr)
+                print(f"Warning: {visible(warning)}", file=sys.stderr)
         run = Run(self.suite, cells, self.registry, self.assets, options, stage, self.preparing)
         outcome = run.close(run.compute(self.observe))
         self.outcome = outcome.after(self.outcome) if self.outcome else outcome
@@ -190,7 +190,7 @@ class Run:
         if self.missing:
             require_room(folder)
             if warning := without_hub((cell.config for cell in self.missing), registry):
-                print(f"Warning: {warning}", file=sys.stderr)
+                print(f"Warning: {visible(warning)}", file=sys.stderr)
                 os.environ[OFFLINE] = "1"  # of workers, so that none waits for it again
             if self.executor == "local":
                 fork_server.start_server()  # it loads torch meanwhile

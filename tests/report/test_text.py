@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import shutil
 import subprocess
 
@@ -9,6 +12,9 @@ import pytest
 from boards import board, rendered, write
 from command import fedbench
 from factories import eval_rows, write_cell
+
+from fedbench.report.frames import frame, page
+from fedbench.report.render import render
 
 
 def test_markdown_escapes_pipes(tmp_path):
@@ -27,6 +33,50 @@ def test_latex_escapes(tmp_path):
     assert r"fed\_ra\&co &  & \textbf{70.0} & 60.0 \\" in text and r"fed\_ra\&co & $-$20.0 \\" in text
     assert r"accuracy, \% $\cdot$ round 12" in text and r"\toprule" in text
     assert text.count(r"\begin{tabular}") == text.count(r"\end{tabular}") == 4
+
+
+@pytest.mark.parametrize("sign", ["\n", "\r\n", "\x0b", "\x85", "\u2028", "\n\n"])
+def test_no_name_breaks_out_of_a_latex_comment_or_cell(sign):
+    name = f"mine{sign}\\input{{evil}}"
+    found = frame(
+        [{"method": name, "mean": 0.5}],
+        ("method", "mean"),
+        caption="c",
+        by=(),
+        pages=[page((), notes=[name], caption=name)],
+        legend=[name],
+    )
+    lines = render(found, "latex").splitlines()
+    assert not [line for line in lines if line.startswith("\\input")]
+    assert "" not in lines[: lines.index(r"\end{table}")]
+    assert sum("mine" in line and line.startswith("%") for line in lines) == 2
+
+
+@pytest.mark.parametrize("name", ["=1+1", "+a", "-a", "@a", "\t=1", " =1", "=cmd|' /C calc'!A0"])
+def test_no_cell_of_a_csv_file_is_a_formula(name):
+    found = frame(
+        [{"method": name, "mean": -0.5, "names": [name, "b"]}], ("method", "mean", "names"), caption="c", by=()
+    )
+    (_, row) = csv.reader(io.StringIO(render(found, "csv")))
+    assert row[0].startswith("'") and row[2].startswith("'") and row[1] == "-0.5"
+
+
+@pytest.mark.parametrize("form", ["csv", "json", "markdown", "latex"])
+@pytest.mark.parametrize("sign", ["\x1b[2J", "\x9b2J", "\u202e", "\x07"])
+def test_no_format_has_what_steers_a_terminal(form, sign):
+    name = f"a{sign}b"
+    found = frame(
+        [{"method": name, "mean": 0.5}],
+        ("method", "mean"),
+        caption="c",
+        by=(),
+        pages=[page((), notes=[name])],
+        legend=[name],
+    )
+    text = render(found, form)
+    assert sign[0] not in text
+    if form == "json":
+        assert json.loads(text)["rows"][0]["method"] == name
 
 
 @pytest.mark.skipif(not shutil.which("pdflatex"), reason="pdflatex is not installed")
