@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fedbench.results.store import suite_folder_of
+
 Rows = Sequence[Mapping[str, Any]]
 REPORT = "report.html"
 COUNTED = ("bytes_down", "bytes_up", "flops", "steps", "examples")
@@ -87,9 +89,9 @@ def _flat(value: Any, name: str) -> Iterator[tuple[str, str]]:
         yield name, value if isinstance(value, str) else repr(value)
 
 
-def named(folder: str) -> tuple[str, str]:
-    """(suite, cell) as their folders are called."""
-    return Path(folder).parent.name, Path(folder).name
+def named(folder: str) -> tuple[Path, str]:
+    """The folder of the suite that a cell's folder is of, and what the cell is called."""
+    return suite_folder_of(Path(folder)), Path(folder).name
 
 
 def report(folder: str) -> str:

@@ -131,7 +131,7 @@ def _run(folder: str, id: str) -> str:
     """The run of a cell."""
     if folder not in _runs:
         suite, cell = named(folder)
-        _runs[folder] = _found(suite, id, cell)
+        _runs[folder] = _found(suite.name, id, cell)
     return _runs[folder]
 
 

@@ -24,7 +24,7 @@ _runs: dict[str, Any] = {}  # by folder, of this process
 def fedbench_cell_started(manifest, folder):
     suite, cell = named(folder)
     config = {name: text[:500] for name, text in parameters(manifest).items()}
-    _runs[folder] = _begun(Path(folder).parent, suite, cell, manifest["id"], config)
+    _runs[folder] = _begun(suite, suite.name, cell, manifest["id"], config)
 
 
 @hookimpl
@@ -56,8 +56,7 @@ def _begun(place: Path, suite: str, name: str, id: str, config: dict[str, str]) 
     import wandb
 
     quiet = wandb.Settings(silent=True, console="off", disable_git=True, save_code=False, x_disable_stats=True)
-    top = place.parent.parent if place.name == "cells" else place.parent
-    folder = os.environ.get("WANDB_DIR") or str(top)
+    folder = os.environ.get("WANDB_DIR") or str(place.parent)
     mode = os.environ.get("WANDB_MODE") or ("online" if os.environ.get("WANDB_API_KEY") else "offline")
     names = {"project": suite, "group": suite, "name": name, "id": id, "resume": "allow"}
     return wandb.init(**names, mode=mode, config=config, dir=folder, settings=quiet)

@@ -26,7 +26,7 @@ from fedbench.errors import UserError
 from fedbench.registry.registry import Registry
 from fedbench.results import content_hash, read_rows
 from fedbench_plugins.trackers import to_mlflow
-from fedbench_plugins.trackers.following import ReportedOnce, of_round, parameters
+from fedbench_plugins.trackers.following import ReportedOnce, named, of_round, parameters
 from fedbench_plugins.trackers.to_mlflow import keys_of
 
 TESTED = [*eval_rows({2: {"solid": 0.5, "sketch": 0.7}}), *eval_rows({2: {"solid": 0.4}}, split="validation")]
@@ -42,10 +42,13 @@ def test_the_numbers_of_a_round():
 
 
 @contextmanager
-def followed(tmp_path, name):
+def followed(tmp_path, name, cells=False):
     """A suite's folder with one finished cell, whose two rounds a tracker was told of, as a run does it."""
     suite = tmp_path / "r" / "s"
     folder = write_cell(suite, "fedra", evaluation=eval_rows({2: {"solid": 0.5, "sketch": 0.7}}))
+    if cells:  # where runs have them
+        (suite / "cells").mkdir()
+        folder = folder.rename(suite / "cells" / folder.name.rpartition("-")[2])
     manifest = json.loads((folder / "manifest.json").read_text()) | {"config": config("fedra")}
     registry, where = Registry(files([name])), {"folder": str(folder)}
     registry.tell("fedbench_suite_started", suite="s", cells=[manifest], folder=str(suite))
@@ -81,6 +84,46 @@ def test_tensorboard_reads_back_what_was_written(tmp_path, monkeypatch, capsys):
     assert fedbench("compare", "r", cwd=tmp_path).exit_code == 0  # its folder is no suite's
 
 
+@pytest.mark.parametrize(
+    ("starts", "left"),
+    [
+        ([(0, 3), (1, 4)], [1, 22, 23, 24]),  # killed in round 4, gone on with after its checkpoint of round 1
+        ([(0, 2), (2, 4)], [1, 2, 23, 24]),  # interrupted
+        ([(0, 3), (0, 2)], [21, 22]),  # --force, or no checkpoint
+        ([(0, 4), (0, 3), (1, 2)], [21, 32]),
+    ],
+)
+def test_tensorboard_draws_no_step_twice(tmp_path, monkeypatch, starts, left):
+    """A value names the start that it is of, and its round."""
+    pytest.importorskip("tensorboard", reason="the extra tensorboard is not installed")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    monkeypatch.setenv("FEDBENCH_TENSORBOARD", str(tmp_path / "logs"))
+    registry, folder = Registry(files(["tensorboard"])), str(tmp_path / "r" / "s" / "cells" / "0a")
+    for number, (begun, end) in enumerate(starts, 1):
+        manifest = {"id": "0a", "config": config("fedra"), "round": begun}
+        registry.tell("fedbench_cell_started", manifest=manifest, folder=folder)
+        for t in range(begun + 1, end + 1):
+            rows = [round_row(t, 0, [0], loss=float(t + 10 * number * (number > 1)))]
+            registry.tell(
+                "fedbench_round_finished", manifest=manifest, round=t, rows=rows, evaluation=[], folder=folder
+            )
+    read = EventAccumulator(str(tmp_path / "logs" / "s" / "0a"))
+    read.Reload()
+    assert [e.value for e in read.Scalars("loss")] == left
+    assert [e.step for e in read.Scalars("loss")] == [round(value) % 10 for value in left]
+    assert "_hparams_/session_start_info" in read.summary_metadata
+
+
+@pytest.mark.parametrize(
+    ("folder", "suite"),
+    [("r/s/cells/0a1b2c3d4e5f", "s"), ("r/s/fedra-0-0a1b2c3d4e5f", "s"), ("cells/cells/0a", "cells")],
+)
+def test_a_cell_is_of_the_suite_whose_folder_it_lies_in(tmp_path, folder, suite):
+    place, cell = named(str(tmp_path / folder))
+    assert (place.name, cell) == (suite, Path(folder).name)
+
+
 @pytest.mark.parametrize("status", ["finished", "halved", "failed", "timeout"])
 def test_tensorboard_counts_a_halved_candidate_as_a_success(tmp_path, monkeypatch, status):
     pytest.importorskip("tensorboard", reason="the extra tensorboard is not installed")
@@ -106,7 +149,7 @@ def test_mlflow_has_a_run_for_each_cell_and_one_with_the_report(tmp_path, monkey
     _mlflow_at((tmp_path / "store").as_uri(), monkeypatch)
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     for _ in range(2):  # the second goes on in the runs of the first
-        with followed(tmp_path, "mlflow") as folder:
+        with followed(tmp_path, "mlflow", cells=True) as folder:
             client = MlflowClient()
             experiment = client.get_experiment_by_name("s").experiment_id
             runs = {run.info.run_name: run for run in client.search_runs([experiment])}
@@ -205,7 +248,7 @@ def test_wandb_has_a_run_for_each_cell_and_one_with_the_report(tmp_path, monkeyp
     monkeypatch.setitem(sys.modules, "wandb", pretended)
     monkeypatch.delenv("WANDB_MODE", raising=False)
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
-    with followed(tmp_path, "wandb") as folder:
+    with followed(tmp_path, "wandb", cells=True) as folder:
         cell, suite = runs
     assert (cell.given["project"], cell.given["name"], cell.given["mode"]) == ("s", folder.name, "offline")
     assert cell.given["dir"] == str(tmp_path / "r") and cell.given["resume"] == "allow"
