@@ -12,6 +12,7 @@ import click
 
 from fedbench import __version__
 from fedbench.commands import COMMANDS, MODULES
+from fedbench.commands.terminal import require_current_folder, tidy_streams
 from fedbench.errors import Interrupted, UserError
 from fedbench.words import meant, visible
 
@@ -64,6 +65,7 @@ class Commands(click.Group):
 
     def main(self, *args: Any, **choices: Any) -> Any:
         gc.set_threshold(*COLLECTED)
+        tidy_streams()
         try:
             return super().main(*args, **choices)
         except OSError as error:  # not a pipe that was closed, which click leaves by itself
@@ -77,6 +79,7 @@ class Commands(click.Group):
             if hasattr(stream, "reconfigure"):
                 stream.reconfigure(errors="backslashreplace")
         try:
+            require_current_folder()
             return super().invoke(context)
         except UserError as error:
             _fail(str(error))

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import enum
 import io
 import json
 import subprocess
 import sys
+from collections import OrderedDict
 from contextlib import chdir
 from pathlib import Path
+from types import MappingProxyType
 
+import numpy
 import pandas
 import pytest
 from command import TINY, write_suite
@@ -139,3 +143,69 @@ def test_the_example_notebook_runs(tmp_path, own_cache, monkeypatch):
                 assert cell["outputs"] == [] and cell["execution_count"] is None
                 exec("".join(cell["source"]), names)
     assert names["vit"]["method"].tolist()[1] == "fedra" and names["mine"].outcome.ran == 1
+
+
+class Name(str):
+    """A text of one's own."""
+
+
+class Method(enum.Enum):
+    MINE = "head_only"
+
+
+def mapped(**changes):
+    """A suite as people write it in a notebook."""
+    train = OrderedDict(
+        rounds=numpy.int64(2), max_steps=numpy.int32(1), optimizer={"name": "sgd", "lr": numpy.float32(0.5)}
+    )
+    suite = {
+        Name("suite"): Name("mapped"),
+        "defaults": {"backbone": "tiny", "data": "dots", "capacities": numpy.array([2, 1]), "train": train},
+        "scenarios": MappingProxyType({"small": {}}),
+        "seeds": range(2),
+        "methods": ("head_only",),
+    }
+    return suite | changes
+
+
+def test_a_mapping_may_have_the_types_of_a_notebook(tmp_path, own_cache, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    r = fedbench.run(mapped(), rounds=1, plugins=TINY, results=tmp_path / "r", methods="head_only", seeds=1, quiet=True)
+    assert r.cells["seed"].tolist() == [1] and [path.name for path in tmp_path.iterdir()] == ["r"]
+    config = json.loads(json.dumps(r._results[0].manifest["config"]))
+    assert config["capacities"] == {"by_client": [2, 1]} and config["train"]["optimizer"]["lr"] == 0.5
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"methods": [object()]}, "the mapping: methods.0: expected a number, a text, a list or a mapping, got object"),
+        ({"methods": [Method.MINE]}, "the mapping: methods.0: expected a number"),
+        ({"defaults": {"train": {"rounds": {1, 2}}}}, "the mapping: defaults.train.rounds: .* got set"),
+        ({"suite": b"mapped"}, "the mapping: suite: .* got bytes"),
+        ({"methods": ["nosuch"]}, "^the mapping:.*no method is called 'nosuch'"),
+    ],
+)
+def test_what_is_wrong_in_a_mapping_is_named_by_its_key(tmp_path, monkeypatch, changes, message):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=message):
+        fedbench.run(mapped(**changes), plugins=[str(TINY)], results="r", quiet=True)
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_mapping_that_contains_itself_is_refused():
+    suite = mapped()
+    suite["defaults"]["data"] = suite
+    with pytest.raises(UserError, match="the mapping: defaults.data.defaults.data...: more than 40 levels"):
+        fedbench.run(suite)
+
+
+def test_paths_in_a_mapping_are_relative_to_the_current_folder(tmp_path, own_cache, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.csv").write_text("text,label\n" + "".join(f"a{i} {k},{k}\n" for i in range(6) for k in "xy"))
+    data = {"name": "text_table", "root": Path("t.csv")}
+    defaults = {"backbone": "micro_bert", "data": data, "capacities": [2], "train": {"rounds": 1, "max_steps": 1}}
+    with monkeypatch.context() as context:
+        context.setattr(Path, "write_text", lambda *given: pytest.fail("the mapping was written"))
+        r = fedbench.run(mapped(defaults=defaults, seeds=[0]), results=tmp_path / "r", quiet=True)
+    assert r.cells["status"].tolist() == ["finished"]

@@ -91,6 +91,7 @@ def run(
     plugins: Sequence[str] = (),
     observe: Observe | None = None,
     preparing: Preparing = lambda done, of: None,
+    text: str | None = None,
     **options: Any,
 ) -> RunSummary:
     """Run a suite and return what is now on disk.
@@ -98,11 +99,12 @@ def run(
     scenarios, methods, seeds, variants: only these, see `Suite.points` · sets: `dotted.key=value` overrides · add:
     further methods · plugins: files with plugins of one's own · options: fields of `Options` · observe(suite, all
     cells, those to do) returns a listener for events, and is called once for each stage of a suite that is tuned first
-    · preparing(done, of): is called before that, as cells are prepared. Raises UserError for input that cannot work,
-    before anything is written.
+    · preparing(done, of): is called before that, as cells are prepared · text: of a suite that is in no file, which
+    messages call by the path. Raises UserError for input that cannot work, before anything is written.
     """
-    registry = Registry(plugins, reading=min(READING, options.get("timeout") or timeout_in(str(path)) or READING))
-    suite = load(path, registry, sets=sets, add=add, profile=profile, data=data)
+    timeout = options.get("timeout") or timeout_in(str(path), text)
+    registry = Registry(plugins, reading=min(READING, timeout or READING))
+    suite = load(path, registry, sets=sets, add=add, profile=profile, data=data, text=text)
     chosen = Options(**{"timeout": suite.timeout} | {key: value for key, value in options.items() if value is not None})
     stages = _Stages(suite, registry, Assets(registry, suite.base), observe, preparing)
     points = suite.points(scenarios, methods, seeds, variants)

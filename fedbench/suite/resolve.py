@@ -38,6 +38,7 @@ def load(
     profile: str | None = None,
     data: str | None = None,
     facts: Facts | None = None,
+    text: str | None = None,
 ) -> Suite:
     """Read a suite, by its file or by its name if it ships. Raises UserError with everything that is wrong in it.
 
@@ -49,16 +50,19 @@ def load(
 
     sets: `dotted.key=value`; `methods.NAME.option=value` adds a row next to that method's · add: methods that the suite
     does not list · profile: instead of the suite's · data: an overlay of the suite, a built-in one, or the name of a
-    data set · facts: without them capacities are not compared to anything.
+    data set · facts: without them capacities are not compared to anything · text: of a suite that is in no file, which
+    messages call by the path.
     """
-    return _Resolver(found(str(path)), catalogue, profile, data).suite(sets, add, facts)
+    return _Resolver(found(str(path)) if text is None else path, catalogue, profile, data, text).suite(sets, add, facts)
 
 
 class _Resolver:
-    def __init__(self, path: str | Path, catalogue: Catalogue, profile: str | None, data: str | None) -> None:
+    def __init__(
+        self, path: str | Path, catalogue: Catalogue, profile: str | None, data: str | None, text: str | None = None
+    ) -> None:
         self.path, self.catalogue, self.data = path, catalogue, data
         self.problems = Problems()
-        tree = paper_numbers.written_out(read(path, self.problems), path, self.problems)
+        tree = paper_numbers.written_out(read(path, self.problems, text), path, self.problems)
         self.tree = validate.suite_file(tree, self.problems, catalogue)
         if not self.tree.is_mapping:
             self.problems.raise_any()

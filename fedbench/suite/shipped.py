@@ -58,7 +58,7 @@ def found(given: str) -> str:
     raise UnknownName(f"{given}: there is no such file, and no shipped suite is called so{more}", near)
 
 
-def timeout_in(suite: str) -> float | None:
+def timeout_in(suite: str, text: str | None = None) -> float | None:
     """The `timeout` that a suite sets, read before the plugins that its components are from; None where it sets none.
 
     Raises UserError where the file cannot be read as YAML.
@@ -66,7 +66,7 @@ def timeout_in(suite: str) -> float | None:
     from fedbench.suite.node import Problems
     from fedbench.suite.yaml import read
 
-    timeout = read(found(suite), Problems()).get("timeout")
+    timeout = read(found(suite) if text is None else suite, Problems(), text).get("timeout")
     value = None if timeout is None or not timeout.is_valid else timeout.plain()
     return float(value) if isinstance(value, int | float) and value > 0 else None
 

@@ -35,8 +35,11 @@ class NotYaml(Exception):
     """The text cannot be read any further: (mark, message)."""
 
 
-def read(path: str | Path, problems: Problems) -> Node:
-    """The document in a file. Raises UserError if there is none to be had; lesser faults go to `problems`."""
+def read(path: str | Path, problems: Problems, text: str | None = None) -> Node:
+    """The document in a file, or in a text that is in none, which messages call by the path. Raises UserError if there
+    is none to be had; lesser faults go to `problems`."""
+    if text is not None:
+        return parse(text, str(path), problems)
     try:
         with open(path, "rb") as file:
             raw = file.read(MAX_BYTES + 1)
