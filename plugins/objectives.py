@@ -64,6 +64,30 @@ def each_mutual_kl(exits: Sequence[Tensor], y: Tensor, t: int, ramp_rounds: int,
 cross_entropy.stacked = each_cross_entropy  # type: ignore[attr-defined]  # how an engine asks for many clients' losses
 
 
+def one_vs_all(exits: Sequence[Tensor], y: Tensor, t: int) -> Tensor:
+    """sum_i sum_c BCE(sigmoid(o_ic), [y = c]) over the exits' logits (B, C); y (B,). Batch means."""
+    return torch.stack([binary(o, y).sum(1).mean() for o in exits]).sum()
+
+
+def each_one_vs_all(exits: Sequence[Tensor], y: Tensor, t: int) -> Tensor:
+    """`one_vs_all` (n,) of each of n clients: exits (n, B, C), y (n, B)."""
+    each = [binary(o, y).sum(2) for o in exits]
+    return torch.stack([means(own) for own in each], 1).sum(1)
+
+
+def binary(o: Tensor, y: Tensor) -> Tensor:
+    """(..., C): the binary cross-entropy of every class against the rest; o (..., C), y (...)."""
+    return F.binary_cross_entropy_with_logits(o, F.one_hot(y, o.shape[-1]).to(o.dtype), reduction="none")
+
+
+one_vs_all.stacked = each_one_vs_all  # type: ignore[attr-defined]
+
+
+def make_one_vs_all() -> Objective:
+    """sum_i sum_c BCE(sigmoid(o_ic), [y = c]): every class against the rest, the batch mean at each classifier."""
+    return one_vs_all
+
+
 def make_cross_entropy() -> Objective:
     """sum_i CE(o_i, y), the batch mean at each classifier."""
     return cross_entropy
@@ -85,4 +109,5 @@ def make_mutual_kl(setup: Setup, ramp_rounds: Count | None = None, epsilon: NotN
 @hookimpl
 def fedbench_register_objectives(register):
     register("cross_entropy", make_cross_entropy)
+    register("one_vs_all", make_one_vs_all)
     register("mutual_kl", make_mutual_kl, profiles={"reference": {"ramp_rounds": 500, "epsilon": 1e-7}})

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
+from typing import Literal
 
 import torch
 from torch import Generator, Tensor
@@ -35,9 +36,12 @@ def alllarge(setup: Setup, aggregator: Ref = "weighted_mean", objective: Ref = "
 # Pooled: the ceiling of centralised training
 
 
-def pooled(setup: Setup, objective: Ref = "cross_entropy") -> Method:
+def pooled(setup: Setup, objective: Ref = "cross_entropy", steps: Literal["all", "client"] = "all") -> Method:
     """No federation: one model of all L layers is trained on the images of all registered clients together, in each
     round for as many steps as the clients take whose work arrives. The centralised ceiling.
+
+    steps: `all` of those clients' together, or those of the one `client` that takes most, which is how far a
+    federated model gets from its start in a round. Clients are charged for all of them in both cases.
 
     The batches of a round are drawn from all training images, without replacement until each was drawn once. Ours: the
     optimiser begins fresh in each round, as a client's does; regularisers, corrupted uploads and the guard have no say,
@@ -45,9 +49,21 @@ def pooled(setup: Setup, objective: Ref = "cross_entropy") -> Method:
     layers, as under alllarge. Its traffic is its share of all training images, once, at 3 bytes a pixel or 4 a token,
     spread over the suite's rounds.
     """
+    return centralised(setup, objective, steps)
+
+
+def pooled_probe(setup: Setup, objective: Ref = "cross_entropy", steps: Literal["all", "client"] = "all") -> Method:
+    """No federation and no adapters: as `pooled`, with the classifier alone trained on the frozen features. What
+    `pooled` has more than this, adapters have gained; what `head_only` has less, federation has cost.
+    """
+    return centralised(setup, objective, steps, adapt=False)
+
+
+def centralised(setup: Setup, objective: Ref, steps: str, adapt: bool = True) -> Method:
+    """`pooled`, or without `adapt` its probe."""
     L = setup.backbone.num_layers
     alone = replace(setup, train={**setup.train, "regularizer": None})
-    base = layerwise(alone, "prefix", weighted_mean, objective, depth_of=lambda L_n: L)
+    base = layerwise(alone, "prefix", weighted_mean, objective, adapt=adapt, depth_of=lambda L_n: L)
 
     def cost(L_n: int, t: int) -> ClientCost:
         charged, clients = base.cost(L_n, t), Clients.of(setup.scenario.clients)
@@ -59,7 +75,7 @@ def pooled(setup: Setup, objective: Ref = "cross_entropy") -> Method:
     def round(state: State, t: int, cohort: Cohort, generator: Generator) -> tuple[State, Report]:
         came = cohort.only(cohort.arrives.nonzero().flatten().tolist())
         N = len(cohort)  # who is lost has computed too, for nothing, as under any method
-        new, one = base.round(state, t, together(came), generator)
+        new, one = base.round(state, t, together(came, steps), generator)
         nothing = mapped(lambda place, rows: rows[:0], {"r": one.uploads.r, "shared": one.uploads.shared})
         loss, seconds = one.uploads.loss.expand(N), one.uploads.seconds.expand(N) / max(N, 1)
         plan = Plan(one.plan.M.expand(N, L), [*one.plan.exits] * N, frozen=("*",))  # no client trains, or sends
@@ -69,8 +85,9 @@ def pooled(setup: Setup, objective: Ref = "cross_entropy") -> Method:
     return replace(base, round=round, cost=cost, alone=True)
 
 
-def together(cohort: Cohort) -> Cohort:
-    """The clients of a round as one, the server, that has the images of all registered clients and takes all steps."""
+def together(cohort: Cohort, steps: str = "all") -> Cohort:
+    """The clients of a round as one, the server, that has the images of all registered clients and takes `all` steps,
+    or those of the `client` that takes most."""
     batches = getattr(cohort.batches, "pooled", None)
     if batches is None:  # batches made by hand: one client's after the other's
         in_order = sorted(range(len(cohort)), key=cohort.ids.__getitem__)
@@ -78,7 +95,8 @@ def together(cohort: Cohort) -> Cohort:
         def batches(n: int) -> Iterator[tuple[Tensor, Tensor]]:
             return (batch for m in in_order for batch in islice(cohort.batches(m), int(cohort.steps[m])))
 
-    sums = {"num_examples": cohort.num_examples.sum()[None], "steps": cohort.steps.sum()[None]}
+    taken = cohort.steps.sum() if steps == "all" or not len(cohort) else cohort.steps.max()
+    sums = {"num_examples": cohort.num_examples.sum()[None], "steps": taken[None]}
     return Cohort([GLOBAL], torch.ones(1, dtype=torch.int64), **sums, batches=batches)
 
 
@@ -137,6 +155,18 @@ def head_only(setup: Setup, aggregator: Ref = "weighted_mean", objective: Ref = 
     return layerwise(setup, "prefix", aggregator, objective, adapt=False, depth_of=lambda L_n: L)
 
 
+def ova_lp(setup: Setup, aggregator: Ref = "weighted_mean", objective: Ref = "one_vs_all") -> Method:
+    """head_only with one binary classifier for each class against the rest, so that a client without a class does not
+    push its logit against the others': a one-vs-all linear probe.
+
+    The model answers with the class of the largest logit. Known of the paper are the frozen encoder, the one-vs-all
+    head and a procedure of two stages; ours: one stage, the binary losses are added up over classes, and clients are
+    weighted by examples.
+    """
+    L = setup.backbone.num_layers
+    return layerwise(setup, "prefix", aggregator, objective, adapt=False, depth_of=lambda L_n: L)
+
+
 # Local only: no federation. Every client trains by itself, the control that shows what sharing is worth to it
 
 
@@ -164,7 +194,8 @@ def fedbench_register_methods(register):
         role="ceiling",
         paper="Su et al., FedRA, 2023, arXiv 2311.11227, Sec. 4.1",
     )
-    register("pooled", pooled, ignores=["capacities", "ranks", "widths"], role="ceiling")
+    register("pooled", pooled, ignores=["capacities", "ranks", "widths"], role="ceiling", later=["steps"])
+    register("pooled_probe", pooled_probe, ignores=["capacities", "ranks", "widths", "adapter"], role="control")
     register(
         "allsmall",
         allsmall,
@@ -180,4 +211,11 @@ def fedbench_register_methods(register):
         paper="Kim et al., DepthFL, ICLR 2023, Sec. 4",
     )
     register("head_only", head_only, ignores=["capacities", "ranks", "widths", "adapter"], role="control")
+    register(
+        "ova_lp",
+        ova_lp,
+        ignores=["capacities", "ranks", "widths", "adapter"],
+        role="control",
+        paper="Park et al., OvA-LP, 2025, arXiv 2511.05028",
+    )
     register("local_only", local_only, ignores=["ranks", "widths"], role="control")

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 import torch
@@ -46,7 +46,21 @@ def depthfl(
         ends_in_exit = bool(exits) and exits[-1].depth == depth
         return exits if ends_in_exit and head == "where_no_exit" else [*exits, Exit(depth, HEAD)]
 
-    aggregate = setup.component("aggregator", aggregator)
+    return by_exits(setup, exits_of, answer, allocation, aggregator, objective)
+
+
+def by_exits(
+    setup: Setup,
+    exits_of: Callable[[int], list[Exit]],
+    answer: str,
+    allocation: Ref,
+    aggregator: Ref,
+    objective: Ref,
+    adapt: bool = True,
+) -> Method:
+    """Clients train a classifier at each of the exits of their depth, and the model answers with all that anybody has
+    trained; see `depthfl`."""
+    L, aggregate = setup.backbone.num_layers, setup.component("aggregator", aggregator)
 
     def counted(state: State, uploads: Uploads, plan: Plan, cohort: Cohort) -> State:
         trained = set(state["memory"].get("trained", []))
@@ -62,13 +76,40 @@ def depthfl(
     def predict(model: Blocks, state: State) -> GlobalModel:
         return at(model, state, range(L), exits_of(L))
 
-    return layerwise(setup, allocation, counted, objective, exits_of=exits_of, predict=predict, at=at)
+    how = {"exits_of": exits_of, "predict": predict, "at": at}
+    return layerwise(setup, allocation, counted, objective, adapt=adapt, **how)
 
 
 def answers(logits: list[Tensor], first: str) -> Mapping[str, Tensor]:
     """The classifiers' mean and the deepest one's logits (B, C), the method's own answer first."""
     both = {"ensemble": torch.stack(logits).mean(0), "last": logits[-1]}
     return {name: both[name] for name in sorted(both, key=lambda name: name != first)}
+
+
+# A probe within capacity: DepthFL's exits without adapters
+
+
+def exit_probe(
+    setup: Setup,
+    answer: Literal["ensemble", "last"] = "ensemble",
+    aggregator: Ref = "weighted_mean",
+    objective: Ref = "cross_entropy",
+) -> Method:
+    """Clients run their first L_n layers frozen, and train a linear classifier after every depth that some client may
+    hold, as far as they reach; no adapters. A control: what depth is worth within the clients' capacities.
+
+    The model answers with the mean of the logits of all classifiers that anybody has trained, as DepthFL does
+    (`answer: ensemble`), or with the deepest one's (`last`); the other is reported too. `head_only` is the probe that
+    runs all layers on every client.
+    """
+    scenario, L = setup.scenario, setup.backbone.num_layers
+    given = [(1, L)] if scenario.fitting else scenario.different("capacities")
+    depths = sorted({min(d, L) for low, high in given for d in range(low, high + 1)})
+
+    def exits_of(depth: int) -> list[Exit]:
+        return [Exit(d, f"exit{d}") for d in depths if d <= depth] or [Exit(depth, f"exit{depth}")]
+
+    return by_exits(setup, exits_of, answer, "prefix", aggregator, objective, adapt=False)
 
 
 # The released code: (L_n - 1) // 3 exits, after blocks 4, 7, 10 and so on, a final head for every client, and the last
@@ -87,3 +128,4 @@ def fedbench_register_methods(register):
         family="Depth",
         paper="Kim et al., DepthFL, ICLR 2023",
     )
+    register("exit_probe", exit_probe, ignores=["ranks", "widths", "adapter"], role="control")
