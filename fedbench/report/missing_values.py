@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fedbench.report.budget import Budget, paid, unknown
@@ -68,6 +68,25 @@ def notes(
     if len(set(map(tuple, counts.values()))) > 1:
         text = "; ".join(f"{label} {', '.join(map(str, seeds))}" for label, seeds in counts.items())
         found.append(f"seeds are unequal ({text}): two methods are compared on the seeds both have")
+    return found + _seeds_of_the_suite(cells, {seed for seeds in counts.values() for seed in seeds})
+
+
+def _seeds_of_the_suite(cells: Mapping[str, Sequence[Result]], shown: Collection[int]) -> list[str]:
+    """How many of the seeds that the suite had when it was first run stand in a table, and which do not belong to
+    them; nothing for older results, which do not say, and for a suite of one seed that is there."""
+    stores = [result.cells.store for results in cells.values() for result in results if result.cells]
+    said = {tuple(store.index.seeds) for store in stores if store.index}
+    planned = next(iter(said)) if len(said) == 1 else ()
+    if not planned or not shown:
+        return []
+    lacking, further = sorted({*planned} - {*shown}), sorted({*shown} - {*planned})
+    found = []
+    if lacking:
+        found.append(f"{len(lacking)} of the suite's {len(planned)} seeds are missing ({', '.join(map(str, lacking))})")
+    elif len(planned) > 1:
+        found.append(f"{len(planned)} of the suite's {len(planned)} seeds")
+    if further:
+        found.append(f"seed {', '.join(map(str, further))}: added after the suite was first run")
     return found
 
 

@@ -90,6 +90,7 @@ class Index:
         tables: the files of packed cells, by kind: `cells`, and those of `columns.COLUMNS`.
         searches: of a tuning, see `fedbench.results.tuning`.
         expected: a paper's numbers, see `fedbench.results.index`.
+        seeds: those that the suite had when it was first run; none in older results.
     """
 
     suite: str
@@ -97,6 +98,7 @@ class Index:
     tables: Mapping[str, Packed] = field(default_factory=dict)
     searches: Sequence[Mapping[str, Any]] = ()
     expected: Sequence[Mapping[str, Any]] = ()
+    seeds: Sequence[int] = ()
 
     def to_json(self) -> dict[str, Any]:
         """What is written."""
@@ -106,6 +108,7 @@ class Index:
             "searches": list(self.searches),
             "expected": list(self.expected),
             "tables": {kind: vars(table) for kind, table in self.tables.items()},
+            **({"seeds": list(self.seeds)} if self.seeds else {}),
         }
 
 
@@ -141,7 +144,10 @@ def _checked(value: dict[str, Any]) -> Index:
     tables = {kind: typed(Packed, table) for kind, table in value["tables"].items()}
     if unknown := tables.keys() - {CELLS, *COLUMNS}:
         raise TypeError(f"{min(unknown)!r:.80} is no table of cells")
-    return Index(value["suite"], entries, tables, value["searches"], value["expected"])
+    check("seeds", seeds := value.get("seeds", []), list)
+    for seed in seeds:
+        check("seeds", seed, int)
+    return Index(value["suite"], entries, tables, value["searches"], value["expected"], seeds)
 
 
 def _older(folder: Path, value: dict[str, Any]) -> Index:
@@ -176,8 +182,12 @@ def commit(folder: Path, index: Index) -> Index:
     return index
 
 
-def merge_index(suite_folder: Path, suite: str, entries: Iterable[Entry | Mapping[str, Any]]) -> Index:
+def merge_index(
+    suite_folder: Path, suite: str, entries: Iterable[Entry | Mapping[str, Any]], seeds: Sequence[int] = ()
+) -> Index:
     """Put entries into index.json under a lock, replacing those of the same key; returns the merged index.
+
+    seeds: the suite's, which a folder without entries keeps.
 
     A new entry is placed behind its predecessor in `entries`, so that a run of one method leaves the suite's
     order alone.
@@ -187,7 +197,8 @@ def merge_index(suite_folder: Path, suite: str, entries: Iterable[Entry | Mappin
     new = [replace(entry, cell=id_in(entry.cell)) for entry in given]
 
     def change(old: Index) -> Index:
-        return replace(old, suite=suite, entries=merged_entries(old.entries, new))
+        kept = old.seeds if old.entries else seeds
+        return replace(old, suite=suite, entries=merged_entries(old.entries, new), seeds=kept)
 
     return change_index(suite_folder, suite, change)
 

@@ -214,6 +214,8 @@ def _write(suite: _Suite, expected: list[Mapping[str, Any]], searches: Mapping[K
                 raise UserError(f"{places(id)} is being computed by another process: merge when it has ended.")
         old = read_index(target)
         index = replace(old or Index(suite.name), suite=suite.name, expected=expected)
+        if not index.seeds:
+            index = replace(index, seeds=next((one.seeds for one in suite.shards.values() if one.seeds), ()))
         entries: list[Entry] = []
         for shard in suite.shards.values():
             entries = merged_entries(entries, shard.entries)

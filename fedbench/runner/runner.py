@@ -200,7 +200,7 @@ class Run:
             print(f"Warning: {doubt}", file=sys.stderr)
         prepare_folder(folder)
         _tell_replaced(folder, named)
-        merge_index(folder, suite.name, entries(named))
+        merge_index(folder, suite.name, entries(named), suite.seeds)
         write_expected(folder, suite.name, suite.expected)
         if searches := searches_of(suite, named):
             merge_searches(folder, suite.name, searches)

@@ -24,6 +24,15 @@ def test_new_entry_goes_behind_its_predecessor(tmp_path):
     assert read_index(tmp_path).entries == [suite[0], suite[1], changed, suite[3]]
 
 
+def test_a_folder_keeps_the_seeds_that_its_suite_had_at_first(tmp_path):
+    assert merge_index(tmp_path, "s", [entry("fedra")], seeds=[0, 1, 2]).seeds == [0, 1, 2]
+    assert merge_index(tmp_path, "s", [entry("fedra", seed=5)], seeds=[0, 1, 2, 5]).seeds == [0, 1, 2]
+    assert read_index(tmp_path).seeds == [0, 1, 2]
+    merge_index(tmp_path / "older", "s", [entry("fedra")])
+    assert "seeds" not in json.loads((tmp_path / "older" / "index.json").read_text())
+    assert list(merge_index(tmp_path / "older", "s", [entry("depthfl")], seeds=[0]).seeds) == []
+
+
 def test_an_entry_is_a_line_that_is_json_by_itself(tmp_path):
     suite = [replace(entry(m), shared={"ranks": {"by_client": [1, 2]}}) for m in ("fedra", "dé\nthfl")]
     merge_index(tmp_path, "s", suite)
