@@ -116,6 +116,7 @@ def _table(console: Console, rows: list[dict], timed: bool) -> None:
     for row, texts in zip(rows, table[1:], strict=True):
         scenario, _, variant, _ = row["names"][0]
         stage = f" · tuning, to round {', '.join(map(str, row['rungs']))}" if "rungs" in row else ""
+        stage += f", and {counted(row['confirm'], 'run')} to confirm" if "confirm" in row else ""
         place = f"{scenario}{f' [{variant}]' if variant else ''} · {counted(row['rounds'], 'round')}{stage}"
         if place != above:
             lines.append(Text(place, style="bold"))

@@ -168,6 +168,7 @@ def _summary(outcome: RunSummary) -> dict:
         "counts": dict(outcome.counts),
         "left": outcome.left,
         **({"undecided": list(outcome.undecided)} if outcome.undecided else {}),
+        **({"unstable": list(outcome.unstable)} if outcome.unstable else {}),
         "failed": {name: manifest["reason"] for name, manifest in outcome.failed.items()},
     }
 

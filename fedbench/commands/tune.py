@@ -53,13 +53,19 @@ def tune(
     candidates, folder = loaded.candidates(scenarios, methods, variants), Path(results) / loaded.name
     contests = tried(loaded, candidates, registry, Assets(registry, loaded.base), folder)
     winners = decided(contests)
+    if lost := [" · ".join(filter(None, key)) for key, winner in winners.items() if winner is None]:
+        raise UserError(
+            f"{folder}: no stable candidate: {'; '.join(lost)}.\n"
+            "Choose the others with --scenario and --method; `fedbench compare tuning` shows why."
+        )
     if open_ := [" · ".join(filter(None, one.key)) for one in contests if one.key not in winners]:
         raise UserError(
             f"{folder}: {len(open_)} of {len(contests)} winners are not known, such as that of "
             f"{open_[0]}.\n`{command_line(['fedbench', 'run', suite])}` finds them."
         )
     seeds = tuple(dict.fromkeys(seeds)) or loaded.seeds
-    text = text_of(replace(loaded, seeds=seeds).tuned(winners), registry.catalogue, Path(output or "").parent)
+    found = {key: k for key, k in winners.items() if k is not None}
+    text = text_of(replace(loaded, seeds=seeds).tuned(found), registry.catalogue, Path(output or "").parent)
     if output is None:
         click.echo(text, nl=False)
     else:

@@ -10,16 +10,22 @@ from typing import Any
 import numpy as np
 
 from fedbench.errors import UserError
-from fedbench.report.frames import Format, Frame, frame, page
+from fedbench.report.frames import Format, Frame, frame, number, page
 from fedbench.results import Found, Result
 from fedbench.results.columns import ENDED
 from fedbench.results.metric_direction import higher_is_better
-from fedbench.results.tuning import Contest, Search, contests, read_searches
+from fedbench.results.tuning import Contest, Search, contests, read_searches, unstable
 from fedbench.words import counted, shortened
 
 BY = ("suite", "scenario", "variant", "candidates of")
 NAMED = 3  # places that a sentence names
 
+UNSTABLE = "no stable candidate"
+CONFIRMED = (
+    "by seed: the winner's score on each seed, of which validation is the mean; the best two run on further seeds. "
+    "stable: on how many it did not end more than 10 points (0.5 of a loss) below an earlier score or with one class; "
+    "one that did cannot win."
+)
 LEGEND = (
     "Before validation: what the winner was tried with; (edge): the lowest or the highest value that was tried: a "
     "better one may lie beyond.",
@@ -37,13 +43,25 @@ class Tuned:
     """One method's contest, and the suite it is part of."""
 
     suite: str
-    search: Search
     contest: Contest
 
     @property
+    def search(self) -> Search:
+        return self.contest.search
+
+    @property
     def scores(self) -> dict[int, float]:
-        """Each candidate's last score; nothing of those that have none."""
-        return {k: by_round[max(by_round)] for k, by_round in self.contest.scores.items() if by_round}
+        """The last score of each drawn candidate; nothing of those that have none."""
+        scores = self.contest.scores
+        return {k: scores[k][max(scores[k])] for k in self.contest.drawn if scores[k]}
+
+    @property
+    def best(self) -> float | None:
+        """The winner's score: the mean over all seeds, or where it has not run on all of them its last one."""
+        if (k := self.contest.winner) is None:
+            return None
+        mean, by_round = self.contest.mean(k), self.contest.scores[k]
+        return mean if mean is not None else by_round[max(by_round)] if by_round else None
 
     @property
     def method(self) -> str:
@@ -58,7 +76,7 @@ class Tuned:
         if not scores:
             return None
         best, worst = (max, min) if higher_is_better(self.search.metric) else (min, max)
-        missing = len(self.contest.cells) - len(scores)
+        missing = len(self.contest.drawn) - len(scores)
         return expected_best([*scores, *[worst(scores)] * missing], trials, best is min)
 
 
@@ -76,9 +94,9 @@ def of_results(results: Sequence[Result]) -> list[Tuned]:
     asked = {(r.suite_folder, r.entry.scenario, r.entry.variant, r.entry.method): r.suite for r in results}
     found = []
     for folder in dict.fromkeys(r.suite_folder for r in results):
-        if searches := read_searches(folder):
+        if read_searches(folder):
             mine = contests(folder).items()
-            found += [Tuned(asked[folder, *key], searches[key], one) for key, one in mine if (folder, *key) in asked]
+            found += [Tuned(asked[folder, *key], one) for key, one in mine if (folder, *key) in asked]
     if not found:
         raise UserError("nothing of this was tuned; a suite says `tune:` (docs/suites.md has how)")
     return found
@@ -130,8 +148,12 @@ def tuning(results: Sequence[Result], tuned: Sequence[Tuned] | None = None) -> F
             "candidate": Format(part=""),
             "validation": Format("validation", "score", "metric"),
             "sd": Format("sd", "score"),
+            "seeds": Format("by seed", left=True),
+            "stable": Format("stable"),
+            "confirmed": Format(part=""),
+            "fall": Format("worst fall", "score", "low"),
         },
-        legend=LEGEND,
+        legend=[*LEGEND, *([CONFIRMED] if any(row["confirmed"] for row in rows) else [])],
         metric=str(rows[0]["metric"]),
         dashes=True,
     )
@@ -152,8 +174,9 @@ def candidates(results: Sequence[Result]) -> Frame:
                 where = {"suite": one.suite, "scenario": scenario, "variant": variant, "method": method}
                 won = k == one.contest.winner
                 found = {"metric": one.search.metric, "round": t, "validation": score, "winner": won}
-                edge = one.search.at_edge(k, method) if won else []
-                rows.append({**where, "candidate": k, "values": tried, **tried, **found, "edge": edge})
+                edge = one.search.at_edge(k, method, one.contest.cells) if won else []
+                stability = _stability(one.contest, k) | {"vetoes": one.contest.vetoes(k)}
+                rows.append({**where, "candidate": k, "values": tried, **tried, **found, "edge": edge, **stability})
     metric = str(rows[0]["metric"]) if rows else ""
     return frame(rows, (), caption="Candidates, round by round", by=BY[:3], metric=metric)
 
@@ -166,15 +189,26 @@ def how_tuned(results: Sequence[Result]) -> list[str]:
     for r in results:
         key = (r.entry.scenario, r.entry.variant, r.entry.method)
         search = searches[r.suite_folder].get(key)
-        trials[str(r.suite_folder), r.suite, *key] = len(search.candidates) if search else 0
+        trials[str(r.suite_folder), r.suite, *key] = search.trials if search else 0
     sentences: dict[tuple[int, int], list[tuple[str, ...]]] = {}
     for name, n in _equal(trials):
         sentences.setdefault((n, len(name)), []).append(name[1:])
-    return [
+    told = [
         f"Tuned: {_who(names)} the best of {counted(n, 'candidate')}, chosen on validation examples and other seeds; "
         "compare tuning shows how."
         for (n, _), names in sentences.items()
         if n
+    ]
+    places = {(r.suite_folder, *(r.entry.scenario, r.entry.variant)): r.suite for r in results}
+    lost = [
+        (places[folder, *key[:2]], *key)
+        for folder in searches
+        for key in unstable(folder)
+        if (folder, *key[:2]) in places
+    ]
+    return [
+        *told,
+        *([f"No stable candidate, and so no result: {_methods(lost)}; compare tuning shows why."] if lost else []),
     ]
 
 
@@ -217,12 +251,7 @@ def _title(*names: str) -> str:
 def _ranked(ones: Sequence[Tuned]) -> list[Tuned]:
     """The best validation score first; those without a winner last."""
     sign = -1 if higher_is_better(ones[0].search.metric) else 1
-    return sorted(ones, key=lambda one: (one.contest.winner not in one.scores, sign * _best(one)))
-
-
-def _best(one: Tuned) -> float:
-    k = one.contest.winner
-    return one.scores.get(k, 0.0) if k is not None else 0.0
+    return sorted(ones, key=lambda one: (one.best is None, sign * (one.best or 0.0)))
 
 
 def _caption(ones: Sequence[Tuned]) -> str:
@@ -230,10 +259,11 @@ def _caption(ones: Sequence[Tuned]) -> str:
     rungs = next(filter(None, (one.contest.rungs for one in ones)), ())
     halved = f", halved after round{'s' * (len(rungs) > 2)} {' and '.join(map(str, rungs[:-1]))}"
     return (
-        f"{search.metric} on validation examples · {counted(len(search.candidates), 'candidate')}"
+        f"{search.metric} on validation examples · {counted(search.trials, 'candidate')}"
         + (halved if len(rungs) > 1 else "")
         + (f" of {counted(rungs[-1], 'round')}" if rungs else "")
         + f" · {counted(len(search.seeds), 'seed')}"
+        + (f" · the best two also on seed {', '.join(map(str, search.confirm))}" if search.confirm else "")
     )
 
 
@@ -242,8 +272,12 @@ def _columns(one: Tuned, formats: dict[str, Format]) -> dict[str, Any]:
     search, k = one.search, one.contest.winner
     found: dict[str, Any] = {"metric": search.metric, "candidate": k}
     found |= {key: _value(one, key) for key in search.space}
-    found["validation"] = None if k is None else one.scores.get(k)
-    trials = [n for i in range(12) if (n := 2**i) < len(search.candidates)] + [len(search.candidates)]
+    if one.contest.unstable:
+        found[next(iter(search.space))] = UNSTABLE
+    found |= {"validation": one.best, **_stability(one.contest, k)}
+    found["seeds"] = " ".join(number(score, search.metric) for score in found.pop("by_seed").values())
+    found |= {"confirmed": bool(search.confirm)}
+    trials = [n for i in range(12) if (n := 2**i) < search.trials] + [search.trials]
     for n in trials:
         name = f"{n} trial{'s' * (n > 1)}"
         formats[name] = Format(name, "score", "metric")
@@ -251,12 +285,24 @@ def _columns(one: Tuned, formats: dict[str, Format]) -> dict[str, Any]:
     return found | {"sd": float(np.std(list(one.scores.values()), ddof=1)) if len(one.scores) > 1 else None}
 
 
+def _stability(contest: Contest, k: int | None) -> dict[str, Any]:
+    """Of a candidate's seeds that have run all rounds: their scores, how many did not collapse, and the worst fall."""
+    ends = contest.ended[k] if k is not None else {}
+    scored = {seed: end for seed, end in ends.items() if end.score is not None}
+    return {
+        "by_seed": {seed: end.score for seed, end in scored.items()},
+        "stable": f"{sum(not end.veto for end in ends.values())} of {len(ends)}" if ends else None,
+        "fall": max((end.fall for end in scored.values()), default=None),
+    }
+
+
 def _value(one: Tuned, key: str) -> str | None:
     """What the winner was tried with; with a word where that is the lowest or highest value that was tried."""
     k = one.contest.winner
-    if k is None or k not in one.scores or not one.search.concerns(key, one.method):
+    if k is None or one.best is None or not one.search.concerns(key, one.method):
         return None
-    return f"{one.search.candidates[k][key]}{' (edge)' if key in one.search.at_edge(k, one.method) else ''}"
+    edge = key in one.search.at_edge(k, one.method, one.contest.cells)
+    return f"{one.search.candidates[k][key]}{' (edge)' if edge else ''}"
 
 
 def shortest(keys: Sequence[str]) -> dict[str, str]:
@@ -274,22 +320,58 @@ def shortest(keys: Sequence[str]) -> dict[str, str]:
 
 
 def _notes(one: Tuned) -> Iterator[str]:
-    if not one.contest.rungs:
+    contest = one.contest
+    if not contest.rungs:
         yield f"{one.method}: no candidate has begun"
-    elif one.contest.not_applicable:
+    elif contest.not_applicable:
         yield f"{one.method}: not applicable, whatever the candidate"
-    elif missing := len(one.contest.cells) - len(one.scores):
-        of_all = counted(len(one.contest.cells), "candidate")
+    elif missing := len(contest.drawn) - len(one.scores):
+        of_all = counted(len(contest.drawn), "candidate")
         yield f"{one.method}: {missing} of {of_all} without a score, because not tested yet, failed or diverged"
+    if contest.search.confirm and contest.rungs and not contest.not_applicable:
+        yield from _of_confirmation(one)
 
 
-def undecided(found: Found, paths: Sequence[str | Path]) -> str:
-    """A sentence; "" where everything that is found reports."""
+def _of_confirmation(one: Tuned) -> Iterator[str]:
+    """Who was compared on all seeds, who was vetoed, and why."""
+    contest, metric = one.contest, one.search.metric
+    if contest.unstable:
+        yield f"{one.method}: {UNSTABLE}, and so no result"
+    elif not contest.course.over:
+        yield f"{one.method}: the best candidates are not confirmed yet"
+    for k in contest.course.asked:
+        name, vetoes = _named(one, k), contest.vetoes(k)
+        if vetoes:
+            why = "; ".join(f"seed {seed} {why}" for seed, why in vetoes.items())
+            yield f"{one.method}: {name} cannot win: {why}"
+        elif k != contest.winner and (mean := contest.mean(k)) is not None:
+            yield f"{one.method}: {name} has {number(mean, metric)} in the mean of all seeds"
+
+
+def _named(one: Tuned, k: int) -> str:
+    """A candidate by its values: `lr 0.1608`."""
+    values, titles = one.search.candidates[k], shortest(list(one.search.space))
+    return ", ".join(f"{titles[key]} {value}" for key, value in values.items() if one.search.concerns(key, one.method))
+
+
+def undecided(found: Found, paths: Sequence[str | Path], boards: bool = True) -> str:
+    """A sentence; "" where everything that is found reports. boards: whether leaderboards are shown, which name
+    themselves those without a stable candidate."""
     if not (found.results or found.undecided):
         return f"{', '.join(map(str, paths))}: no cells; whatever ran here had none to compute."
-    if not found.undecided:
-        return ""
-    cells = {r.folder: r.status in ENDED for r in found.undecided}  # equal candidates have one
-    names = ((r.suite, r.entry.scenario, r.entry.variant, r.entry.method) for r in found.undecided)
-    tried = f"{sum(cells.values())} of {len(cells)} tried, of {_methods(names)}"
-    return f"Only candidates so far, {tried}; `fedbench compare tuning` shows them."
+    lost = {(folder, *key) for folder in {r.suite_folder for r in found.undecided} for key in unstable(folder)}
+    names: dict[bool, dict[tuple[str, ...], None]] = {True: {}, False: {}}  # by whether all were vetoed
+    cells = dict[Path, bool]()  # equal candidates have one
+    for r in found.undecided:
+        key = (r.entry.scenario, r.entry.variant, r.entry.method)
+        vetoed = (r.suite_folder, *key) in lost
+        names[vetoed][r.suite, *key] = None
+        cells |= {} if vetoed else {r.folder: r.status in ENDED}
+    told = []
+    if names[True] and not (boards and found.results):
+        who = _methods(names[True])
+        told.append(f"No stable candidate, and so no result: {who}; `fedbench compare tuning` shows why.")
+    if names[False]:
+        tried = f"{sum(cells.values())} of {len(cells)} tried, of {_methods(names[False])}"
+        told.append(f"Only candidates so far, {tried}; `fedbench compare tuning` shows them.")
+    return "\n".join(told)

@@ -214,7 +214,9 @@ class BuildErrors:
         self.refused, self.by_option = 0, False
 
     def add(self, cell: Cell, error: UserError) -> None:
-        """Note why a cell cannot be built."""
+        """Note why a cell cannot be built. One beyond the edge of a tuning's space fails by itself."""
+        if self.suite.is_beyond(cell.points[0]):
+            return
         self.refused += 1
         self.by_option |= bool(error.option)
         self.places.setdefault(str(error), {})[self.suite.place(cell.points[0], error.option)] = None

@@ -302,17 +302,20 @@ def forecast(
     if suite.tuning:
         suite = suite.tuned(standing(contests))
     reporting = cells_of(suite.points(**chosen), registry, assets)
-    candidates = {cell.id: cell for one in contests for cell in one.every}
+    confirming = {one.key: one.confirming for one in contests}
+    candidates = {cell.id: cell for one in contests for cell in (*one.every, *confirming[one.key])}
     every = [*candidates.values(), *reporting]
     totals = _estimated(every, assets, BuildErrors(given), preparing, options.timeout)
-    shares = {cell.id: one.share for one in contests for cell in one.every}
+    shares = {cell.id: 1.0 for cells in confirming.values() for cell in cells}
+    shares |= {cell.id: one.share for one in contests for cell in one.every}
     folders = folders_of(every, folder)
     manifests = manifests_of(folders, folder)
     time = estimate(every, totals, manifests, registry, options, shares, probing) if timed else None
     equal: dict[tuple[str, ...], list[Tried]] = {}
     for one in contests:
-        equal.setdefault(tuple(sorted(cell.id for cell in one.every)), []).append(one)
-    rows = [_of_candidates(ones, totals, manifests, time) for ones in equal.values()]
+        cells = (*one.every, *confirming[one.key])
+        equal.setdefault(tuple(sorted(cell.id for cell in cells)), []).append(one)
+    rows = [_of_candidates(ones, confirming[ones[0].key], shares, totals, manifests, time) for ones in equal.values()]
     rows += [
         _of_cell(cell, totals[cell.id], status(cell, folders[cell.id], manifests[cell.id]), time) for cell in reporting
     ]
@@ -351,40 +354,47 @@ def _of_cell(cell: Cell, totals: Row, status: str, time: Estimate | None) -> Row
 
 
 def _of_candidates(
-    equal: Sequence[Tried], totals: Mapping[str, Row], manifests: Mapping[str, Row | None], time: Estimate | None
+    equal: Sequence[Tried],
+    confirming: Sequence[Cell],
+    shares: Mapping[str, float],
+    totals: Mapping[str, Row],
+    manifests: Mapping[str, Row | None],
+    time: Estimate | None,
 ) -> Row:
     """All candidates of one method, and of those whose candidates are the same: what they come to where the worse half
-    is left behind at every rung."""
+    is left behind at every rung and the best are confirmed at once."""
     one = equal[0]
-    cells = {cell.id: cell for cell in one.every}
+    cells = {cell.id: cell for cell in (*one.every, *confirming)}
     done = sum(one is not None and one["status"] in ENDED for one in map(manifests.get, cells))
     row: Row = {
         "names": [[scenario, method, variant, None] for scenario, variant, method in (each.key for each in equal)],
         "ids": list(cells),
         "rounds": one.rungs[-1],
         "rungs": list(one.rungs),
+        **({"confirm": len(confirming)} if confirming else {}),
         "status": f"{done} of {len(cells)} tried",
     }
-    row |= _sum([totals[id] for id in cells], one.share)
+    row |= _sum([(totals[id], shares[id]) for id in cells])
     if time is None:
         return row
     seconds = [own.seconds for id in cells if (own := time.cells.get(id)) and own.seconds is not None]
     return row | {"seconds": sum(seconds) if seconds else None}
 
 
-def _sum(parts: Sequence[Row], share: float) -> Row:
-    """What candidates come to that compute so large a share of all their rounds. Of those whose cost is unknown the
-    first one's reason stands there, and under `unpriced` how many they are; where no cost is known, that reason alone.
-    One that is not applicable costs nothing."""
-    estimated = [part for part in parts if "flops" in part]
+def _sum(shared: Sequence[tuple[Row, float]]) -> Row:
+    """What candidates come to, each with the share of its rounds that is to be expected. Of those whose cost is unknown
+    the first one's reason stands there, and under `unpriced` how many they are; where no cost is known, that reason
+    alone. One that is not applicable costs nothing."""
+    parts = [part for part, _ in shared]
+    estimated = [(part, share) for part, share in shared if "flops" in part]
     unknown = [part["unknown"] for part in parts if "unknown" in part]
     if not estimated:
         return dict(parts[0])
     row: Row = {}
-    for key in dict.fromkeys(key for part in estimated for key in part):  # in some no client may take part
-        numbers = [part[key] for part in estimated if key in part]
-        total = share * sum(numbers)
-        row[key] = round(total) if isinstance(numbers[0], int) else total
+    for key in dict.fromkeys(key for part, _ in estimated for key in part):  # in some no client may take part
+        numbers = [(part[key], share) for part, share in estimated if key in part]
+        total = sum(number * share for number, share in numbers)
+        row[key] = round(total) if isinstance(numbers[0][0], int) else total
     if unknown:
         row |= {"unknown": unknown[0], "unpriced": len(unknown)}
     return row | {"failed": True} if any("failed" in part for part in parts) else row

@@ -58,7 +58,7 @@ class RunSummary:
     asked: the cells that were to be computed · computed: those of them that this run computed · elsewhere: that other
     runs computed meanwhile · behind: those that ended at an earlier round than they were to come to · failures: what
     counts for `max_failures` · gave_up: that was reached · undecided: what of a tuning has no winner, because no
-    candidate has a score.
+    candidate has a score · unstable: what of it has none, because every candidate was vetoed.
     """
 
     suite: str
@@ -72,6 +72,7 @@ class RunSummary:
     failures: int = 0
     gave_up: bool = False
     undecided: tuple[str, ...] = ()
+    unstable: tuple[str, ...] = ()
     candidates: frozenset[str] = frozenset()
 
     @property

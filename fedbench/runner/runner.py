@@ -30,7 +30,7 @@ from fedbench.results.manifest import HASHED, believed_manifest, computation, en
 from fedbench.results.pack import pack
 from fedbench.results.result import first_line
 from fedbench.results.store import cell_folders, store_of
-from fedbench.results.tuning import merge_searches, read_searches
+from fedbench.results.tuning import Key, merge_searches, read_searches, without_reports
 from fedbench.runner.cells import (
     BuildErrors,
     Cell,
@@ -119,10 +119,19 @@ def run(
         leave(contests, folder)
         stages.suite = suite.tuned(winners)
         points = stages.suite.points(scenarios, methods, seeds, variants)
-        stages.compute(cells_of(points, registry, stages.assets), here, "reporting")
+        if reporting := cells_of(points, registry, stages.assets):
+            stages.compute(reporting, here, "reporting")
     assert stages.outcome is not None
-    lost = [] if winners is None else [one.key for one in contests if one.key not in winners]
-    return replace(stages.outcome, undecided=tuple(" · ".join(filter(None, key)) for key in lost))
+    lost = [] if winners is None else [one for one in contests if one.key not in winners]
+    unstable = [one.key for one in lost if one.contest.unstable]
+    if unstable:
+        without_reports(folder, suite.name, unstable)
+    undecided = [one.key for one in lost if one.key not in unstable]
+    return replace(stages.outcome, undecided=_names(undecided), unstable=_names(unstable))
+
+
+def _names(keys: Iterable[Key]) -> tuple[str, ...]:
+    return tuple(" · ".join(filter(None, key)) for key in keys)
 
 
 @dataclass

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from fedbench.errors import UserError
@@ -14,50 +15,67 @@ from fedbench.registry.registry import Registry
 from fedbench.results.columns import ENDED, HALVED
 from fedbench.results.manifest import believed_manifest
 from fedbench.results.pack import pack
-from fedbench.results.tuning import Contest, Key, Search, rungs_of
+from fedbench.results.store import cell_folders
+from fedbench.results.tuning import PAIR, Contest, Key, Search, rungs_of
 from fedbench.runner.cells import Cell, Options, cells_of, status
 from fedbench.runner.progress import RunSummary
 from fedbench.simulation.checkpoint import forget
 from fedbench.suite import Point, Suite
+from fedbench.suite.points import Tuning
 
 
 @dataclass(frozen=True)
 class Tried:
     """The candidates' cells of one method in one scenario at one place of the sweep.
 
-    cells: by candidate, one for each seed · folder: of the suite's results.
+    cells: by candidate, by seed, also those that are run only where the rule of confirmation asks for them · folder: of
+    the suite's results.
     """
 
     key: Key
+    search: Search
     rungs: tuple[int, ...]
-    cells: dict[int, list[Cell]]
+    cells: dict[int, dict[int, Cell]]
     folder: Path
-    metric: str
 
     @property
     def every(self) -> list[Cell]:
-        """All of its cells; equal ones as often as there are candidates that are equal."""
-        return [cell for cells in self.cells.values() for cell in cells]
+        """The cells of all drawn candidates on the seeds of all; equal ones as often as there are equal candidates."""
+        return [own[seed] for k, own in self.cells.items() if k < self.search.trials for seed in self.search.seeds]
 
     @property
     def share(self) -> float:
-        """Which part of all rounds of all candidates is computed, where none fails."""
-        alive, before, rounds = len(self.cells), 0, 0
+        """Which part of all rounds of these is computed, where none fails."""
+        alive, before, rounds = self.search.trials, 0, 0
         for t in self.rungs:
             rounds += alive * (t - before)
             alive, before = math.ceil(alive / 2), t
-        return rounds / (len(self.cells) * self.rungs[-1])
+        return rounds / (self.search.trials * self.rungs[-1])
+
+    @property
+    def confirming(self) -> list[Cell]:
+        """The cells of the best candidates by now, or of the first ones, on the further seeds."""
+        best = list(dict.fromkeys((*self.contest.order, *self.cells)))[:PAIR]
+        return [self.cells[k][seed] for k in best for seed in self.search.confirm or ()]
 
     @property
     def contest(self) -> Contest:
         """As it stands on disk now."""
-        cells = {k: [cell.folder_in(self.folder) for cell in own] for k, own in self.cells.items()}
-        return Contest(self.key, self.metric, self.rungs, cells)
+        places = cell_folders(self.folder)
+        cells = {k: {seed: places(cell.id) for seed, cell in own.items()} for k, own in self.cells.items()}
+        return Contest(self.key, self.search, self.rungs, cells)
 
     def entrants(self, rung: int) -> list[Cell]:
         """The cells that are to reach a rung, each with the round at which it ends for now."""
-        alive = self.contest.entrants(rung)
-        return [replace(cell, until=self.rungs[rung]) for k in alive for cell in self.cells[k]]
+        alive, until = self.contest.entrants(rung), self.rungs[rung]
+        return [replace(self.cells[k][seed], until=until) for k in alive for seed in self.search.seeds]
+
+    def asked(self) -> list[Cell]:
+        """The cells that the rule of confirmation asks for by now, or has asked for."""
+        contest = self.contest
+        if not self.search.confirm or contest.not_applicable:
+            return []
+        return [self.cells[k][seed] for k, seeds in contest.course.asked.items() for seed in seeds]
 
 
 def tried(suite: Suite, points: Sequence[Point], registry: Registry, assets: Assets, suite_folder: Path) -> list[Tried]:
@@ -69,73 +87,118 @@ def tried(suite: Suite, points: Sequence[Point], registry: Registry, assets: Ass
         for point in points
         if not point.candidate or registry.catalogue.find("method", point.config["method"]["name"]).tunable
     ]
-    found: dict[Key, dict[int, list[Cell]]] = {}
+    found: dict[Key, dict[int, dict[int, Cell]]] = {}
     for cell in cells_of(points, registry, assets):
         for point in cell.points:
             assert point.candidate is not None
             key = (point.scenario, point.variant, point.method)
-            found.setdefault(key, {}).setdefault(point.candidate, []).append(cell)
-    rungs = {key: rungs_of(cells[min(cells)][0].config, tuning.halving) for key, cells in found.items()}
-    return [
-        Tried(key, rungs[key], dict(sorted(cells.items())), suite_folder, tuning.metric) for key, cells in found.items()
-    ]
+            found.setdefault(key, {}).setdefault(point.candidate, {})[point.seed] = cell
+    search = _search_of(tuning)
+    rungs = {key: rungs_of(cells[0][search.seeds[0]].config, search.halving) for key, cells in found.items()}
+    return [Tried(key, search, rungs[key], dict(sorted(cells.items())), suite_folder) for key, cells in found.items()]
+
+
+def _search_of(tuning: Tuning) -> Search:
+    """What is kept of a tuning in the index."""
+    values = [candidate.values for candidate in tuning.candidates]
+    search = Search(tuning.space, values, list(tuning.seeds), tuning.metric, list(tuning.halving))
+    if not tuning.confirm:
+        return search
+    beyond = [candidate.beyond for candidate in tuning.candidates if candidate.beyond is not None]
+    return replace(search, confirm=list(tuning.confirm), beyond=beyond)
 
 
 def searches_of(suite: Suite, cells: Sequence[Cell]) -> dict[Key, Search]:
     """What is kept with these cells: of each contest that one of them is a candidate of, what it was drawn in."""
-    if (tuning := suite.tuning) is None:
+    if suite.tuning is None:
         return {}
-    values = [candidate.values for candidate in tuning.candidates]
-    search = Search(tuning.space, values, list(tuning.seeds), tuning.metric, list(tuning.halving))
+    search = _search_of(suite.tuning)
     points = (point for cell in cells for point in cell.points if point.candidate is not None)
     return {(point.scenario, point.variant, point.method): search for point in points}
 
 
 def standing(contests: Sequence[Tried]) -> dict[Key, int]:
     """Who would win each contest by what is on disk; the first candidate where nothing is known yet."""
-    return {one.key: one.contest.winner or 0 for one in contests}
-
-
-def decided(contests: Sequence[Tried]) -> dict[Key, int]:
-    """The winners of the contests that are over: all that were to come to a rung have come to it, or failed."""
     found = {}
     for one in contests:
-        entrants = (cell for rung in range(len(one.rungs)) for cell in one.entrants(rung))
-        winner = one.contest.winner
-        if winner is not None and all(_status(cell, one.folder) in ENDED for cell in entrants):
-            found[one.key] = winner
+        contest = one.contest
+        best = contest.order if contest.winner is None else [contest.winner]
+        found[one.key] = next(iter(best), 0)
     return found
 
 
-def decide(
-    contests: Sequence[Tried], options: Options, compute: Callable[[list[Cell], Options, str], RunSummary]
-) -> dict[Key, int] | None:
-    """Have every contest's candidates computed, rung by rung; its winner by its key, where it has one. None where cells
-    of a rung are left.
+def decided(contests: Sequence[Tried]) -> dict[Key, int | None]:
+    """The winners of the contests that are over: all that were to come to a rung have come to it, or failed, and so
+    have those that confirm. None where every candidate was vetoed."""
+    found: dict[Key, int | None] = {}
+    for one in contests:
+        entrants = (cell for rung in range(len(one.rungs)) for cell in one.entrants(rung))
+        contest = one.contest
+        if contest.winner is None and not contest.unstable:
+            continue
+        if all(_status(cell, one.folder) in ENDED for cell in (*entrants, *one.asked())):
+            found[one.key] = contest.winner
+    return found
+
+
+Compute = Callable[[list[Cell], Options, str], RunSummary]
+
+
+def decide(contests: Sequence[Tried], options: Options, compute: Compute) -> dict[Key, int] | None:
+    """Have every contest's candidates computed, rung by rung, and the best confirmed; its winner by its key, where it
+    has one. None where cells of a rung are left.
 
     compute(cells, options, stage): computes those cells that are not there yet.
     """
     most = max((len(one.rungs) for one in contests), default=0)
     for rung in range(most):
-        for attempt in range(2):  # another run on the folder may have left some where they were
-            there = [one for one in contests if rung < len(one.rungs)]
-            alive = [cell for one in there for cell in one.entrants(rung)]
-            cells = list({cell.id: cell for cell in alive}.values())
-            again = replace(options, force=options.force and rung == attempt == 0)
-            outcome = compute(cells, again, f"tuning, part {rung + 1} of {most}")
-            if not outcome.left:
-                break
-            if attempt or outcome.gave_up or outcome.unended:
-                return None
+        there = [one for one in contests if rung < len(one.rungs)]
+        again = replace(options, force=options.force and rung == 0)
+        stage = f"tuning, part {rung + 1} of {most}"
+        if not _computed(partial(_entrants, there, rung), again, compute, stage):
+            return None
+    if not _confirmed(contests, options, compute):
+        return None
     winners = {one.key: one.contest.winner for one in contests}
     return {key: k for key, k in winners.items() if k is not None}
+
+
+def _entrants(contests: Sequence[Tried], rung: int) -> list[Cell]:
+    return [cell for one in contests for cell in one.entrants(rung)]
+
+
+def _confirmed(contests: Sequence[Tried], options: Options, compute: Compute) -> bool:
+    """Have computed what the rule of confirmation asks for, until that is all; False where cells are left."""
+    begun = {cell.id for one in contests for cell in one.every}  # by this run, and so not to be begun again by --force
+    done = {cell.id for one in contests if one.rungs for cell in one.entrants(len(one.rungs) - 1)}
+    while asked := {cell.id: cell for one in contests for cell in one.asked() if cell.id not in done}:
+        for fresh in (False, True):
+            part = [cell for id, cell in asked.items() if (id not in begun) == fresh]
+            again = replace(options, force=options.force and fresh)
+            if part and not _computed(partial(list, part), again, compute, "tuning, confirming"):
+                return False
+        done |= asked.keys()
+    return True
+
+
+def _computed(cells: Callable[[], list[Cell]], options: Options, compute: Compute, stage: str) -> bool:
+    """Have cells computed; False where some are left. Another run on the folder may have left some where they were, so
+    that they are asked for twice."""
+    for attempt in range(2):
+        distinct = list({cell.id: cell for cell in cells()}.values())
+        outcome = compute(distinct, replace(options, force=options.force and attempt == 0), stage)
+        if not outcome.left:
+            return True
+        if outcome.gave_up or outcome.unended:
+            break
+    return False
 
 
 def leave(contests: Sequence[Tried], suite_folder: Path) -> None:
     """Delete the checkpoints of candidates that were halved, and pack them: who wins is known, and these can only start
     again."""
     for one in contests:
-        for cell in one.every:
+        for cell in (cell for own in one.cells.values() for cell in own.values()):
             folder = cell.folder_in(suite_folder)
             if (manifest := believed_manifest(folder)) is not None and manifest["status"] == HALVED:
                 forget(folder)

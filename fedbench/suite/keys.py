@@ -34,6 +34,7 @@ GIVEN = ("by_client", "by_domain", "shares")  # the ways to say who has which de
 NUMBERS = ("memory", "flops", "flops_bf16", "down", "up")  # what a device must have
 CANDIDATES_SEED = 1000  # of the candidates' cells, where a suite does not say
 MOST_CANDIDATES = 256
+Seeds = Annotated[list[Seed], AfterValidator(distinct), Field(min_length=1)]
 
 _COUNT = {"type": "integer", "minimum": 1}
 _SHARE = {"type": "number", "exclusiveMinimum": 0, "maximum": 1}
@@ -478,11 +479,7 @@ class TuneKeys(TypedDict):
         Field(min_length=1, description="dotted keys of train and adapter, or methods.NAME.option, and their ranges"),
     ]
     seeds: NotRequired[
-        Annotated[
-            list[Seed],
-            AfterValidator(distinct),
-            Field(min_length=1, description=f"of the candidates, not the suite's own; default: [{CANDIDATES_SEED}]"),
-        ]
+        Annotated[Seeds, Field(description=f"of the candidates, not the suite's own; default: [{CANDIDATES_SEED}]")]
     ]
     halving: NotRequired[
         Annotated[
@@ -491,6 +488,7 @@ class TuneKeys(TypedDict):
             Field(description="after these shares of the rounds the better half of the candidates goes on"),
         ]
     ]
+    confirm: NotRequired[Annotated[Seeds, Field(description="further seeds for the best two; unstable ones lose")]]
     metric: NotRequired[Annotated[str, Field(description="what is compared; default: the first metric")]]
     draw: NotRequired[Annotated[Seed, Field(description="seed of the candidates' draw; default: 0")]]
 
@@ -512,7 +510,7 @@ class SuiteKeys(TypedDict):
             Field(description="dotted keys of settings, or methods.NAME.option, with points; all combinations are run"),
         ]
     ]
-    seeds: NotRequired[Annotated[list[Seed], AfterValidator(distinct), Field(min_length=1)]]
+    seeds: NotRequired[Seeds]
     tune: NotRequired[Annotated[TuneKeys, Field(description="what every method chooses on validation examples first")]]
     overlays: NotRequired[Annotated[dict[Name, Settings], Field(description="named settings for --data NAME")]]
     timeout: NotRequired[Annotated[Positive | None, Field(description="seconds a cell may take; null: no limit")]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -132,6 +133,15 @@ class Problems:
 
     def __len__(self) -> int:
         return len(self._found)
+
+    @contextmanager
+    def forgotten(self) -> Iterator[None]:
+        """What is noted inside is forgotten: for a value that is only asked about."""
+        before, self._found = self._found, {}
+        try:
+            yield
+        finally:
+            self._found = before
 
     def raise_any(self) -> None:
         """Raises UserError with the problems in the order of each file, at most one screen of them."""

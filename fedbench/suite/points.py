@@ -70,10 +70,12 @@ class Group:
 
 @dataclass(frozen=True)
 class Candidate:
-    """One point of the space of a tuning: its values by dotted key, and the groups of the suite with them."""
+    """One point of the space of a tuning: its values by dotted key, and the groups of the suite with them. beyond: the
+    drawn candidate beyond whose edge it lies; None for a drawn one."""
 
     values: dict[str, Any]
     groups: tuple[Group, ...] = field(repr=False)
+    beyond: int | None = None
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,9 @@ class Tuning:
     """How a suite is tuned before it reports: the same candidates for every method of every group.
 
     space: the ranges, by dotted key · seeds: of the candidates' cells · metric: what is compared on validation images ·
-    halving: after which shares of the rounds the better half of the candidates goes on.
+    halving: after which shares of the rounds the better half of the candidates goes on · candidates: those that were
+    drawn, then those beyond an edge, which are tried where a winner lies there · confirm: further seeds, on which the
+    best two are run again; none where the best on `seeds` wins.
     """
 
     space: dict[str, dict[str, list[Any]]]
@@ -89,6 +93,12 @@ class Tuning:
     metric: str
     halving: tuple[float, ...]
     candidates: tuple[Candidate, ...]
+    confirm: tuple[int, ...] = ()
+
+    @property
+    def trials(self) -> int:
+        """How many candidates were drawn."""
+        return sum(candidate.beyond is None for candidate in self.candidates)
 
 
 @dataclass(frozen=True)
@@ -140,21 +150,21 @@ class Suite:
         for seed in chosen:
             if not 0 <= seed < 2**32:
                 raise UserError(f"seed {seed}: expected a whole number from 0 to {2**32 - 1}")
-            if self.tuning and seed in self.tuning.seeds:
+            if self.tuning and seed in (*self.tuning.seeds, *self.tuning.confirm):
                 raise UserError(f"{self.path}: seed {seed} is one that the candidates are tried on; report other seeds")
         return list(self._points_of(_matching(self.groups, scenarios, variants), methods, chosen))
 
     def candidates(
         self, scenarios: Sequence[str] = (), methods: Sequence[str] = (), variants: Sequence[str] = ()
     ) -> list[Point]:
-        """What the tuning tries for these points, by candidate; nothing where there is none."""
-        tuning = self.tuning
+        """What the tuning tries for these points, by candidate, and may try; nothing where there is none."""
+        if (tuning := self.tuning) is None:
+            return []
+        seeds = (*tuning.seeds, *tuning.confirm)
         return [
             replace(point, candidate=k)
-            for k, candidate in enumerate(tuning.candidates if tuning else ())
-            for point in self._points_of(
-                _matching(candidate.groups, scenarios, variants), methods, tuning.seeds if tuning else ()
-            )
+            for k, candidate in enumerate(tuning.candidates)
+            for point in self._points_of(_matching(candidate.groups, scenarios, variants), methods, seeds)
         ]
 
     def place(self, point: Point, option: str = "") -> Mark:
@@ -164,6 +174,10 @@ class Suite:
             if (group.scenario, group.variant) == (point.scenario, point.variant) and point.method in group.nodes:
                 return group.place(point.method, option)
         return Mark(self.path)
+
+    def is_beyond(self, point: Point) -> bool:
+        """Whether a point's candidate lies beyond the edge of what was drawn."""
+        return self.tuning is not None and point.candidate is not None and point.candidate >= self.tuning.trials
 
     def tuned(self, winners: Mapping[tuple[str, str, str], int]) -> Suite:
         """This suite with every method as its candidate has it; winners: by (scenario, variant, label). What has no

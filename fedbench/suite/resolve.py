@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -99,7 +100,7 @@ class _Resolver:
         self.limits = Limits(facts, self.problems, overlays, base)
         found = list(self._points())
         drawn = self._drawn()
-        trials = [list(self._points(choices)) for _, choices in drawn]
+        trials = [list(self._points(choices)) for _, choices, _ in drawn]
         numbers = self._expected()
         self.problems.raise_any()
         suite = Suite(
@@ -119,7 +120,7 @@ class _Resolver:
         )
         if drawn:
             groups = [tuple(group_of(*point) for point in points) for points in trials]
-            tried = [Candidate(values, own) for (values, _), own in zip(drawn, groups, strict=True)]
+            tried = [Candidate(values, own, k) for (values, _, k), own in zip(drawn, groups, strict=True)]
             suite = replace(
                 suite, tuning=tuning_space.tuning(self.tree.at("tune"), suite.groups, tried, suite.seeds, self.problems)
             )
@@ -160,9 +161,9 @@ class _Resolver:
     def _replaced(self, key: str, swept: Choice) -> bool:
         return replaced(key, swept.label, self.sets, self.overlay)
 
-    def _drawn(self) -> list[tuple[dict[str, Any], list[Choice]]]:
-        """The candidates of the tuning, each as its values and the choices they are; none where there is no tuning, or
-        where the command line says all that it would choose."""
+    def _drawn(self) -> list[tuple[dict[str, Any], list[Choice], int | None]]:
+        """The candidates of the tuning, each as its values, the choices they are, and the one that it lies beyond; none
+        where there is no tuning, or where the command line says all that it would choose."""
         tune = self.tree.get("tune")
         if tune is None or not tune.is_valid or not {"trials", "space"} <= tune.value.keys():
             return []
@@ -173,6 +174,13 @@ class _Resolver:
             if node.value and not replaced(key, self.methods.label_of(key), self.sets, None) and self._holds(key, node)
         }
         drawn = tuning_space.candidates(ranges, tune) if ranges else []
+
+        @functools.cache
+        def takes(key: str, value: Any) -> bool:
+            with self.problems.forgotten():
+                return self._takes(key, Node.of(value, ranges[key].mark), ranges[key].named)
+
+        beyond = tuning_space.beyond_edges(ranges, drawn, takes) if tune.get("confirm") else []
         return [
             (
                 values,
@@ -180,16 +188,21 @@ class _Resolver:
                     self.choices.of(key, Node.of(value, ranges[key].mark), ranges[key].named)
                     for key, value in values.items()
                 ],
+                k,
             )
-            for values in drawn
+            for k, values in [*((None, values) for values in drawn), *beyond]
         ]
 
     def _holds(self, key: str, node: Node) -> bool:
         """Whether the ends of a range of the tuning are values that the key takes, each judged where it stands."""
+        taken = [self._takes(key, end, node.named) for end in tuning_space.ends(node)]
+        return all(taken)
+
+    def _takes(self, key: str, value: Node, named: Mark) -> bool:
+        """Whether a key takes a value, which is judged where it stands."""
         before = len(self.problems)
-        for end in tuning_space.ends(node):
-            for _ in self._points([self.choices.of(key, end, node.named)]):
-                pass
+        for _ in self._points([self.choices.of(key, value, named)]):
+            pass
         return len(self.problems) == before
 
     def _check_unused_overlays(self) -> None:

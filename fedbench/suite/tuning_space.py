@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,8 @@ from fedbench.words import shown, suggestion
 if TYPE_CHECKING:
     import numpy as np
 
+FACTORS = (2, 4)  # at which candidates beyond an edge lie
+HIGHEST, LOWEST = "highest", "lowest"
 DIGITS = 4  # of a number that is drawn: enough, and short in a table
 
 
@@ -55,6 +57,40 @@ def candidates(ranges: Mapping[str, Node], tune: Node) -> list[dict[str, Any]]:
     return list(found.values())
 
 
+def beyond_edges(
+    ranges: Mapping[str, Node], drawn: Sequence[Mapping[str, Any]], takes: Callable[[str, Any], bool]
+) -> list[tuple[int, dict[str, Any]]]:
+    """What is tried where a winner lies at the edge of what was drawn: of each such candidate its number, and its
+    values at twice and four times the highest one, or at a half and a quarter of the lowest one.
+
+    Keys that are not at an edge, that are a choice or no numbers above zero, or that do not take such a value stay as
+    they are.
+    takes(key, value): whether a key does.
+    """
+    found: list[tuple[int, dict[str, Any]]] = []
+    for k, values in enumerate(drawn):
+        numeric = {key: value for key, value in values.items() if "choice" not in ranges[key].value}
+        ways = {key: way for key, value in numeric.items() if (way := _way(value, [each[key] for each in drawn]))}
+        for factor in FACTORS:
+            point = {**values}
+            for key, up in ways.items():
+                value = values[key] * factor if up == HIGHEST else values[key] / factor
+                value = round(value) if "integer" in ranges[key].value else float(f"{value:.{DIGITS}g}")
+                point |= {key: value} if takes(key, value) else {}
+            if point not in [*drawn, *(other for _, other in found)]:
+                found.append((k, point))
+    return found
+
+
+def _way(value: Any, values: Sequence[Any]) -> str:
+    """Whether a value is the highest or the lowest one; "" for others, and for what has no edge."""
+    if not all(isinstance(each, int | float) and not isinstance(each, bool) and each > 0 for each in values):
+        return ""
+    if min(values) == max(values):
+        return ""
+    return HIGHEST if value == max(values) else LOWEST if value == min(values) else ""
+
+
 def _sobol(dimensions: int, trials: int, seed: int) -> Iterator[np.ndarray]:
     """Points of the unit cube, many more than there are to be trials, since some may come to the same."""
     import numpy as np  # these take a second, and most suites are not tuned
@@ -82,9 +118,14 @@ def tuning(
     """The tuning of a suite. groups: those that it is for · seeds: those that the suite reports. Reports what these
     groups cannot be tuned by."""
     given = {key: node.plain() for key, node in tune.value.items()}
-    own = tuple(given.get("seeds", [CANDIDATES_SEED]))
-    if both := sorted({*own} & {*seeds}):
+    own, confirm = tuple(given.get("seeds", [CANDIDATES_SEED])), tuple(given.get("confirm", ()))
+    if both := sorted({*own, *confirm} & {*seeds}):
         problems.add(tune.named, f"tune: seed {both[0]} is the suite's own; candidates are tried on other seeds")
+    if both := sorted({*own} & {*confirm}):
+        problems.add(
+            tune.at("confirm").mark,
+            f"tune.confirm: seed {both[0]} is one that all candidates are tried on; name further seeds",
+        )
     measured = [[ref["name"] for ref in group.settings["evaluation"]["metrics"]] for group in groups]
     metric = given.get("metric", measured[0][0])
     for group, metrics in zip(groups, measured, strict=True):
@@ -101,4 +142,4 @@ def tuning(
             f"{shown(without[0])} holds none out; say evaluation: {{validation: 0.1}} in defaults",
         )
     space = {key: value for key, value in given["space"].items() if key in drawn[0].values}
-    return Tuning(space, own, metric, tuple(given.get("halving", ())), tuple(drawn))
+    return Tuning(space, own, metric, tuple(given.get("halving", ())), tuple(drawn), confirm)

@@ -65,10 +65,11 @@ def text_of(tuned: Suite, catalogue: Catalogue, folder: Path = Path()) -> str:
         words = {label: _words(group, without[name], label) for label in group.methods}
         if said := {label: word for label, word in words.items() if word}:
             base["scenarios"][name]["methods"] = said
-    k, seeds = len(tuned.tuning.candidates), ", ".join(map(str, tuned.tuning.seeds))
+    k, seeds = tuned.tuning.trials, ", ".join(map(str, tuned.tuning.seeds))
+    again = f", the best two again on {', '.join(map(str, tuned.tuning.confirm))}" if tuned.tuning.confirm else ""
     return (
         f"# What {Path(tuned.path).name} chose: for each method the best of {k} candidates on validation examples.\n"
-        f"# Candidates were tried on seed {seeds}. Written by `fedbench tune`; this file tunes nothing.\n"
+        f"# Candidates were tried on seed {seeds}{again}. Written by `fedbench tune`; this file tunes nothing.\n"
     ) + _dumped(base)
 
 

@@ -34,11 +34,12 @@ def test_more_trials_expect_no_less_and_never_more_than_the_best(scores, trials)
 
 def tuned(scores, metric="accuracy"):
     """Scores of each candidate after the last of two rounds; None for one that failed."""
-    contest = Contest(("skew", "", "fedra"), metric, (2,), {k: [Path(f"c{k}")] for k in range(len(scores))})
-    contest.__dict__["scores"] = {k: {} if score is None else {2: score} for k, score in enumerate(scores)}
     space = {"train.optimizer.lr": {"log": [0.001, 1]}, "methods.other.beta": {"choice": ["a", "b"]}}
     rates = [{"train.optimizer.lr": 0.01 * 2**k, "methods.other.beta": "ab"[k % 2]} for k in range(len(scores))]
-    return Tuned("s", Search(space, rates, [1000], metric, []), contest)
+    cells = {k: {1000: Path(f"c{k}")} for k in range(len(scores))}
+    contest = Contest(("skew", "", "fedra"), Search(space, rates, [1000], metric, []), (2,), cells)
+    contest.__dict__["scores"] = {k: {} if score is None else {2: score} for k, score in enumerate(scores)}
+    return Tuned("s", contest)
 
 
 def test_a_candidate_without_a_score_counts_as_the_worst_that_has_one():

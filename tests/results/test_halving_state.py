@@ -10,7 +10,7 @@ from samples import BARE, rewrite
 from fedbench.errors import UserError
 from fedbench.results import write_manifest, write_rows
 from fedbench.results.files import described
-from fedbench.results.tuning import Contest, rungs_of, validated
+from fedbench.results.tuning import Contest, Search, rungs_of, validated
 
 KEY = ("skew", "", "fedra")
 
@@ -32,8 +32,10 @@ def contest(tmp_path):
                     rows + [row(t, 1 - row_["value"], metric, "test") for t, row_ in zip(by_round, rows, strict=True)],
                 )
                 write_manifest(folder, {**BARE, "status": status, "reason": None})
-                cells.setdefault(k, []).append(folder)
-        return Contest(KEY, metric, rungs, cells)
+                cells.setdefault(k, {})[seed] = folder
+        seeds = sorted({seed for own in cells.values() for seed in own})
+        search = Search({"lr": {}}, [{"lr": k} for k in range(1 + max(cells))], seeds, metric, [])
+        return Contest(KEY, search, rungs, cells)
 
     return build
 

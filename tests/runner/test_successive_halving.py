@@ -239,7 +239,7 @@ def test_candidates_are_added_up_whatever_one_of_them_lacks():
     """Nobody takes part in the first, and so it takes no simulated time."""
     first, other = {"flops": 2, "images": 4}, {"flops": 6, "images": 4, "simulated_seconds": 3.0}
     for parts in ((first, other), (other, first)):
-        assert _sum(parts, 0.5) == {"flops": 4, "images": 4, "simulated_seconds": 1.5}
+        assert _sum([(part, 0.5) for part in parts]) == {"flops": 4, "images": 4, "simulated_seconds": 1.5}
 
 
 def test_the_winners_as_a_plain_suite_are_the_cells_that_reported(tuned, tmp_path):

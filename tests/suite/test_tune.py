@@ -108,6 +108,9 @@ def test_a_scenario_has_a_word_on_single_methods(suite_of):
         ({"space": "train.optimizer.lr: {uniform: [1, 0]}"}, "the lowest, 1.0, is above the highest, 0.0"),
         ({"space": "train.optimizer.lr: {uniform: [-1, -0.5]}"}, "train.optimizer.lr: expected a number above 0"),
         ({"more": "\n  seeds: [0]"}, "seed 0 is the suite's own"),
+        ({"more": "\n  confirm: [0]"}, "seed 0 is the suite's own"),
+        ({"more": "\n  confirm: [1000]"}, "14:12: tune.confirm: seed 1000 is one that all candidates are tried on"),
+        ({"more": "\n  confirm: []"}, "tune.confirm: expected a list of at least 1, each a whole number"),
         ({"more": "\n  metric: accurcy"}, 'tune.metric: "accurcy" is not measured in "one"; did you mean "accuracy"'),
         ({"more": "\n  halving: [0.5, 0.25]"}, "expected numbers in rising order"),
         ({"more": "\n  halving: [1.0]"}, "expected a number above 0 and below 1"),
@@ -142,6 +145,77 @@ def test_what_candidates_are_compared_by_is_measured_everywhere(tmp_path, regist
 def test_seeds_of_candidates_report_nothing(suite_of):
     with pytest.raises(UserError, match="seed 1000 is one that the candidates are tried on"):
         suite_of(text()).points(seeds=[1000])
+
+
+def test_further_seeds_report_nothing_either(suite_of):
+    suite = suite_of(text(more="\n  confirm: [1001, 1002]"))
+    assert suite.tuning.confirm == (1001, 1002)
+    assert {p.seed for p in suite.candidates()} == {CANDIDATES_SEED, 1001, 1002}
+    with pytest.raises(UserError, match="seed 1002 is one that the candidates are tried on"):
+        suite.points(seeds=[1002])
+
+
+def test_where_the_best_are_confirmed_candidates_beyond_the_edges_follow_those_that_were_drawn(suite_of):
+    """Twice and four times the highest rate, a half and a quarter of the lowest one; all else is as it was."""
+    plain, confirmed = suite_of(text()).tuning, suite_of(text(more="\n  confirm: [1001]")).tuning
+    assert plain.confirm == () and plain.trials == len(plain.candidates) == confirmed.trials == 4
+    assert [c.values for c in confirmed.candidates[:4]] == [c.values for c in plain.candidates]
+    rates = [c.values["train.optimizer.lr"] for c in confirmed.candidates]
+    low, high = min(rates[:4]), max(rates[:4])
+    found = sorted((c.beyond, rate) for c, rate in zip(confirmed.candidates[4:], rates[4:], strict=True))
+    k, n = rates.index(low), rates.index(high)
+    ends = sorted([(k, low / 4), (k, low / 2), (n, 2 * high), (n, 4 * high)])
+    assert [k for k, _ in found] == [k for k, _ in ends]
+    assert [rate for _, rate in found] == pytest.approx([rate for _, rate in ends], rel=1e-3)
+    for candidate in confirmed.candidates:
+        (lr,) = {group.settings["train"]["optimizer"]["lr"] for group in candidate.groups}
+        assert lr == candidate.values["train.optimizer.lr"]
+
+
+def test_a_space_goes_beyond_its_edges_only_where_a_key_takes_such_a_value(tmp_path, registry):
+    """Dropout ends below 1; a choice has no edge."""
+    file = tmp_path / "s.yaml"
+    space = "adapter.dropout: {uniform: [0.6, 0.9]}, train.clip: {choice: [1.0, 2.0, 3.0]}"
+    file.write_text(text(space, more="\n  confirm: [1001]"))
+    tuning = load(file, registry).tuning
+    shares = [c.values["adapter.dropout"] for c in tuning.candidates]
+    lowest = shares.index(min(shares[:4]))
+    assert {c.beyond for c in tuning.candidates[4:]} == {lowest}
+    assert shares[4:] == [pytest.approx(min(shares[:4]) / by, rel=1e-3) for by in (2, 4)]
+    assert {c.values["train.clip"] for c in tuning.candidates[4:]} == {tuning.candidates[lowest].values["train.clip"]}
+
+
+def beyond(ranges, drawn, takes=lambda key, value: True):
+    mark = Mark("here")
+    return tuning_space.beyond_edges({key: Node.of(one, mark) for key, one in ranges.items()}, drawn, takes)
+
+
+def test_whole_numbers_stay_whole_and_nothing_is_tried_twice():
+    ranges = {"rank": {"integer": [2, 8]}}
+    assert beyond(ranges, [{"rank": 3}, {"rank": 8}]) == [
+        (0, {"rank": 2}), (0, {"rank": 1}), (1, {"rank": 16}), (1, {"rank": 32})
+    ]  # fmt: skip
+    assert beyond(ranges, [{"rank": 2}, {"rank": 4}], lambda key, value: value > 0) == [
+        (0, {"rank": 1}), (1, {"rank": 8}), (1, {"rank": 16})
+    ]  # fmt: skip
+
+
+def test_a_candidate_at_two_edges_goes_beyond_both_at_once():
+    ranges = {"a": {"log": [1, 8]}, "b": {"log": [1, 8]}}
+    points = [{"a": 1.0, "b": 2.0}, {"a": 4.0, "b": 4.0}, {"a": 2.0, "b": 1.0}]
+    assert [one for one in beyond(ranges, points) if one[0] == 1] == [
+        (1, {"a": 8.0, "b": 8.0}),
+        (1, {"a": 16.0, "b": 16.0}),
+    ]
+    assert [one for one in beyond(ranges, points) if one[0] == 0] == [
+        (0, {"a": 0.5, "b": 2.0}),
+        (0, {"a": 0.25, "b": 2.0}),
+    ]
+
+
+@pytest.mark.parametrize("values", [[0.0, 1.0], [-1.0, 2.0], ["a", "b"], [True, False], [2.0, 2.0]])
+def test_what_is_no_number_above_zero_has_no_edge(values):
+    assert beyond({"x": {"uniform": [0, 1]}}, [{"x": value} for value in values]) == []
 
 
 def drawn(ranges, trials, draw=0):

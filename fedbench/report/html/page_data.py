@@ -353,7 +353,7 @@ def contests(tuned: Sequence[tuning_tables.Tuned]) -> list[dict[str, Any]]:
 
 
 def _curve(one: tuning_tables.Tuned) -> dict[str, Any]:
-    trials = range(1, len(one.search.candidates) + 1)
+    trials = range(1, one.search.trials + 1)
     return {
         "expected": [rounded(one.expected(n)) for n in trials],
         "scores": {str(k): rounded(score) for k, score in one.scores.items()},

@@ -52,7 +52,7 @@ def whole_page(
     what no result has, and where there is none, not even one that waits."""
     chosen = partial(select, scenarios=scenarios, methods=methods, seeds=seeds, variants=variants)
     found = examine(paths).only(chosen).read(COMPARED)
-    lacks = undecided(found, paths)
+    lacks = undecided(found, paths, boards=False)
     if not found.results:
         raise UserError(f"nothing is reported yet\n{lacks}")
     catalogue = Registry(plugins).catalogue
