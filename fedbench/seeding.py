@@ -37,6 +37,23 @@ def numpy_generator(seed: int, round: int = -1, client: int = -1, use: str = "")
     return numpy.random.Generator(numpy.random.PCG64(seed_of(seed, round, client, use)))
 
 
+def permuted(index: int, length: int) -> int:
+    """Where a fixed pseudo-random permutation of range(length) puts an index; no list is kept of it.
+
+    A Feistel network of four rounds over twice as many bits as half of the length has. A number that it takes beyond
+    the length is put through it again until it is not.
+    """
+    half = max(1, ((length - 1).bit_length() + 1) // 2)
+    while True:
+        left, right = divmod(index, 1 << half)
+        for turn in range(4):
+            digest = hashlib.shake_256(f"{length:x}/{turn}/{right:x}".encode()).digest(half // 8 + 1)
+            left, right = right, left ^ int.from_bytes(digest, "little") % (1 << half)
+        index = left << half | right
+        if index < length:
+            return index
+
+
 @contextmanager
 def global_generator(seed: int, use: str) -> Iterator[None]:
     """Within, torch's own generator stands at this seed, for code that knows no other; afterwards where it was."""

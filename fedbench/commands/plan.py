@@ -57,6 +57,7 @@ def plan(
     from fedbench.runner.cells import Options, doubts_of, names_taken, without_hub
     from fedbench.runner.estimate import forecast
     from fedbench.runner.runner import load
+    from fedbench.suite.assignments import repeats
 
     options = Options(results=results, device=device, jobs=workers(jobs), timeout=timeout)
     with Spinner(f"Planning {suite}") as spinner:
@@ -68,7 +69,8 @@ def plan(
         rows, time = forecast(
             loaded, chosen, folder, registry, assets, options, cost, preparing=spinner.tell, probing=probing
         )
-        configs = [point.config for point in loaded.points(**chosen)]
+        points = loaded.points(**chosen)
+        configs = [point.config for point in points]
         warnings = [*names_taken(configs, "local", registry), *filter(None, [without_hub(configs, registry)])]
         warnings += doubts_of(configs, assets)
     if as_json:
@@ -77,14 +79,14 @@ def plan(
             shown["time"] = {"seconds": time.total, "seconds_left": time.left, "workers": time.workers}
         click.echo(json.dumps(shown, indent=1))
     else:
-        _show(loaded.name, rows, time)
+        _show(loaded.name, rows, time, [repeats(points)])
     for warning in warnings:
         say(f"Warning: {warning}", err=True)
     lost = warn_of_lost(registry)
     sys.exit(1 if lost or any("failed" in row for row in rows) else 0)
 
 
-def _show(suite: str, rows: list[dict], time: Estimate | None) -> None:
+def _show(suite: str, rows: list[dict], time: Estimate | None, notes: list[str]) -> None:
     """A line a cell under its scenario, what all of them come to, and what needs a word."""
     from fedbench.commands.output import Screen
 
@@ -94,6 +96,8 @@ def _show(suite: str, rows: list[dict], time: Estimate | None) -> None:
     if time:
         _duration(console, time)
     _notes(console, rows)
+    for note in filter(None, notes):
+        console.print(note, style="dim")
 
 
 def _table(console: Console, rows: list[dict], timed: bool) -> None:

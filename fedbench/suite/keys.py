@@ -381,6 +381,10 @@ class Settings(TypedDict, total=False):
     rotate_capacities: Annotated[
         bool, Field(description="seed s gives everyone the depth, rank, width or device of the neighbour s places on")
     ]
+    shuffle_capacities: Annotated[
+        bool,
+        Field(description="each seed deals depths, ranks, widths or devices out by a permutation of its own"),
+    ]
     frozen_weights: Annotated[
         Literal["resent", "cached"],
         Field(

@@ -10,8 +10,8 @@ from typing import Any
 
 from fedbench.errors import UserError
 from fedbench.registry.catalogue import OWN_SETTINGS
+from fedbench.suite.assignments import assigned
 from fedbench.suite.node import Mark, Node
-from fedbench.types import SIZES
 from fedbench.words import suggestion
 
 
@@ -44,14 +44,17 @@ class Point:
 
 @dataclass(frozen=True)
 class Group:
-    """The points of one scenario at one place of the sweep: all but method and seed decided. own: the settings of
-    methods that bring some of their own, by label · nodes: of every label the method and its settings, with marks."""
+    """The points of one scenario at one place of the sweep: all but method and seed decided.
+
+    assign: how seeds change who has which size, see `assigned` · own: the settings of methods that bring some of their
+    own, by label · nodes: of every label the method and its settings, with marks.
+    """
 
     scenario: str
     variant: str
     settings: dict[str, Any]
     methods: dict[str, dict[str, Any]]
-    rotate: bool
+    assign: str
     own: dict[str, dict[str, Any]] = field(default_factory=dict)
     nodes: Mapping[str, tuple[Node, Node]] = field(default_factory=dict, repr=False, compare=False)
 
@@ -209,10 +212,7 @@ class Suite:
 
     def _config(self, group: Group, label: str, seed: int) -> dict[str, Any]:
         settings, method = _copied(group.own.get(label, group.settings)), group.methods[label]
-        if group.rotate:
-            for key in (*SIZES, "devices"):
-                if key in settings:
-                    settings[key] = rotated(settings[key], seed)
+        settings = assigned(settings, group.assign, seed)
         return {**settings, "method": _copied(method), "seed": seed, "profile": self.profile}
 
 
@@ -236,13 +236,3 @@ def _copied(part: Any) -> Any:
     if isinstance(part, dict):
         return {key: _copied(value) for key, value in part.items()}
     return [_copied(value) for value in part] if isinstance(part, list) else part
-
-
-def rotated(given: dict[str, Any], seed: int) -> dict[str, Any]:
-    """Every client or domain gets the depth, rank or device of the one `seed` places on, cyclically; `uniform`, `all`
-    and `shares` have none."""
-    for way in ("by_client", "by_domain", "cycle"):
-        if values := given.get(way):
-            places = seed % len(values)
-            return {**given, way: values[places:] + values[:places]}
-    return given

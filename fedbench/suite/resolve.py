@@ -14,6 +14,7 @@ from fedbench.errors import UserError
 from fedbench.registry.catalogue import Catalogue
 from fedbench.schema import adapter
 from fedbench.suite import paper_numbers, setting_layers, tuning_space, validate
+from fedbench.suite.assignments import KEYS
 from fedbench.suite.device_numbers import Known
 from fedbench.suite.keys import Settings
 from fedbench.suite.limits import Facts, Limits
@@ -309,6 +310,10 @@ class _Resolver:
             missing = [key for key in keys if node.get(key) is None] if node is not None and node.is_mapping else []
             if node is not None and missing:
                 self.problems.add(node.named, f"{'.'.join(path)} needs {', '.join(map(shown, missing))}")
+        rotate, shuffle = (settings.get(key) for key in KEYS.values())
+        if rotate and shuffle and rotate.value is shuffle.value is True:
+            text = f"rotate_capacities is true too (at {rotate.mark}), and a seed assigns in one way; set it to false"
+            self.problems.add(shuffle.named, f"shuffle_capacities: {text}")
         return settings
 
 
@@ -322,22 +327,22 @@ def group_of(
     scenario: str, variant: str, settings: Node, methods: Mapping[str, Node], own: Mapping[str, Node]
 ) -> Group:
     """The points of a scenario at one place of the sweep. own: the settings of methods that have their own."""
-    plain, rotate = _plain(settings)
+    plain, assign = _plain(settings)
     theirs = {label: _plain(node)[0] for label, node in own.items()}
     nodes = {label: (method, own.get(label, settings)) for label, method in methods.items()}
     options = {label: method.plain() for label, method in methods.items()}
-    return Group(scenario, variant, plain, options, rotate, theirs, nodes)
+    return Group(scenario, variant, plain, options, assign, theirs, nodes)
 
 
-def _plain(settings: Node) -> tuple[dict[str, Any], bool]:
-    """The settings once more through the model, which turns 1 into 1.0 where it must; and whether they rotate."""
+def _plain(settings: Node) -> tuple[dict[str, Any], str]:
+    """The settings once more through the model, which turns 1 into 1.0 where it must; and how seeds assign sizes."""
     plain = adapter(Settings).validate_python(settings.plain())
-    rotate: bool = plain.pop("rotate_capacities")
+    assign = "".join(how for how, key in KEYS.items() if plain.pop(key))
     plain["engine"] = setting_layers.ENGINES[plain["engine"]]
     if plain["train"]["max_steps"] == "smallest" and plain["train"]["local_epochs"] > 1:
         plain["train"]["max_steps"] = setting_layers.EACH_EPOCH
     _leave_out_nothing(plain)
-    return plain, rotate
+    return plain, assign
 
 
 # Values that say that nothing is to happen, by section: the cell is the same as one without the key.

@@ -16,6 +16,7 @@ DEFAULTS: dict[str, Any] = {
     "data": {"image_size": None, "normalize": "backbone", "partition": {"name": "by_domain"}},
     "capacities": {"all": True},
     "rotate_capacities": False,
+    "shuffle_capacities": False,
     "participation": {"all": True},
     "evaluation": {"every": None, "batch_size": 500, "metrics": [{"name": "accuracy"}]},
     "precision": "fp32",

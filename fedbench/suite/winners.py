@@ -15,6 +15,7 @@ from ruamel.yaml import YAML
 
 from fedbench.data.sources import relative_root
 from fedbench.registry.catalogue import OWN_SETTINGS, Catalogue
+from fedbench.suite.assignments import KEYS
 from fedbench.suite.node import Problems
 from fedbench.suite.points import Group, Suite
 from fedbench.suite.resolve import load
@@ -102,7 +103,7 @@ def _short(entry: Mapping[str, Any]) -> Any:
 
 def _settings(group: Group, base: Path, folder: Path) -> Plain:
     """As a suite in that folder says them; spelled as they were where that is where they were said."""
-    found = {**group.settings, **({"rotate_capacities": True} if group.rotate else {})}
+    found = {**group.settings, **({KEYS[group.assign]: True} if group.assign else {})}
     if "devices" in found:  # of which capacities come
         del found["capacities"]
     if found["train"]["max_steps"] == EACH_EPOCH:

@@ -1,7 +1,7 @@
 """The nouns that the parts of fedbench hand to each other, with their shapes."""
 
 from fedbench.types.client_cost import ClientCost, Frozen, Sent, ServerCost
-from fedbench.types.clients import GLOBAL, SIZES, Client, Clients, Cohort, Scenario
+from fedbench.types.clients import GLOBAL, SIZES, Client, Clients, Cohort, Scenario, assignment
 from fedbench.types.dataset import MIXED, Dataset, Images, Splits, Texts
 from fedbench.types.device import Device, Size
 from fedbench.types.metric import SummedMetric
@@ -33,4 +33,5 @@ __all__ = [
     "SummedMetric",
     "Texts",
     "Uploads",
+    "assignment",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast, overload
 
@@ -13,6 +13,18 @@ if TYPE_CHECKING:
 
 
 SIZES = ("capacities", "ranks", "widths")  # what a scenario may give its clients, as suites call it
+WAYS = ("by_client", "by_domain", "cycle")  # to say it by a list
+
+
+def assignment(settings: Mapping[str, Any]) -> dict[tuple[str, str], list[Any]]:
+    """Who has which size or device, as far as settings list it: by setting and way, such as ("ranks", "by_client").
+
+    What is drawn anew (`uniform`, `shares`) or is the same for all is not among it.
+    """
+    given = [(key, way) for key in (*SIZES, "devices") for way in WAYS if way in (settings.get(key) or ())]
+    return {(key, way): settings[key][way] for key, way in given}
+
+
 GLOBAL = -1  # the number that stands for the global model where results name a client
 
 

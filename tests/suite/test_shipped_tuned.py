@@ -35,7 +35,7 @@ def test_a_tuned_suite_is_its_namesake_with_validation_images(path, read):
     assert len(tuned.groups) == len(plain.groups)
     for one, other in zip(tuned.groups, plain.groups, strict=True):
         settings, theirs = deepcopy(one.settings), deepcopy(other.settings)
-        assert settings["evaluation"].pop("validation") == 0.1 and one.rotate
+        assert settings["evaluation"].pop("validation") == 0.1 and one.assign == "rotate"
         every = [part["evaluation"].pop("every", None) or part["train"]["rounds"] for part in (settings, theirs)]
         assert every[0] <= every[1]  # to halve, one has to look
         assert (one.scenario, one.variant, one.methods, settings) == (
