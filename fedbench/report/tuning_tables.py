@@ -328,7 +328,7 @@ def _notes(one: Tuned) -> Iterator[str]:
     elif missing := len(contest.drawn) - len(one.scores):
         of_all = counted(len(contest.drawn), "candidate")
         yield f"{one.method}: {missing} of {of_all} without a score, because not tested yet, failed or diverged"
-    if contest.search.confirm and contest.rungs and not contest.not_applicable:
+    if contest.is_confirmed and contest.rungs:
         yield from _of_confirmation(one)
 
 

@@ -257,12 +257,17 @@ class Contest:
         has come so far."""
         if not self.rungs:
             return None
-        if self.search.confirm and not self.not_applicable:
+        if self.is_confirmed:
             return self.course.winner
         ranked = self.ranked(self.entrants(len(self.rungs) - 1), self.rungs[-1])
         if ranked:
             return ranked[0]
         return next(iter(self.cells)) if self.not_applicable else None
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether further seeds decide: there is more than one candidate, and the scenario is one for the method."""
+        return bool(self.search.confirm) and len(self.drawn) > 1 and not self.not_applicable
 
     def ranked(self, candidates: Sequence[int], t: int) -> list[int]:
         """Those that have a score after round t, the best first; of equal ones the first."""
@@ -346,7 +351,7 @@ class Contest:
     @property
     def unstable(self) -> bool:
         """Whether every candidate with a score was vetoed, so that nothing of the method reports."""
-        if not (self.search.confirm and self.rungs and self.order) or not self.course.over:
+        if not (self.is_confirmed and self.rungs and self.order) or not self.course.over:
             return False
         return self.winner is None and all(status in ENDED for status in self._statuses())
 

@@ -73,7 +73,7 @@ class Tried:
     def asked(self) -> list[Cell]:
         """The cells that the rule of confirmation asks for by now, or has asked for."""
         contest = self.contest
-        if not self.search.confirm or contest.not_applicable:
+        if not contest.is_confirmed:
             return []
         return [self.cells[k][seed] for k, seeds in contest.course.asked.items() for seed in seeds]
 

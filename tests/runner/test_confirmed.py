@@ -53,11 +53,12 @@ class Planted:
         for k in range(len(SEARCH.candidates)):
             for seed in (1000, 1001, 1002):
                 config = {
+                    **{part: {"name": part} for part in ("backbone", "adapter", "data")},
                     "k": k,
                     "seed": seed,
                     "method": {"name": method},
                     "train": {"rounds": T},
-                    "evaluation": {"every": 1},
+                    "evaluation": {"every": 1, "metrics": [{"name": "accuracy"}]},
                 }
                 found.setdefault(k, {})[seed] = Cell(identity(config, {}, {}), config, {}, {}, [])
         return found
@@ -138,6 +139,14 @@ def test_no_candidate_wins_where_all_are_vetoed_and_the_others_go_on(tmp_path):
     assert decided(made.contests) == {("skew", "", method): None for method in ("fedra", "depthfl")}
     assert all(one.contest.unstable for one in made.contests)
     assert {seed for _, seed, _ in made.asked} == {1000}  # which vetoes each of them already
+
+
+def test_a_method_with_one_candidate_has_nothing_to_confirm(tmp_path):
+    """`majority` says the same of every example, and must stand on the board all the same."""
+    made = Planted(tmp_path, dict.fromkeys(SCORES, FALLEN))
+    made.contests = [replace(made.contests[0], cells={0: made.contests[0].cells[0]})]
+    assert made.decide() == {KEY: 0} == decided(made.contests)
+    assert made.asked == [(0, 1000, 2), (0, 1000, T)] and not made.contests[0].contest.unstable
 
 
 def test_a_shard_has_all_that_its_contests_ask_for(tmp_path):
