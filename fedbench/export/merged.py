@@ -50,7 +50,7 @@ def _fits(architecture: Architecture, parts: Parts) -> bool:
 
 def _differences(model: nn.Module, parts: Parts) -> list[str]:
     """The tensors that a model has and the cell's has not, or the other way round, or in another shape."""
-    wanted = {name: tensor.shape for name, tensor in (parts.frozen | parts.head()).items()}
+    wanted = {name: tensor.shape for name, tensor in {**parts.frozen, **parts.head()}.items()}
     wanted |= {f"{name}.weight": adapter.weight.shape for name, adapter in parts.adapters.items()}
     found = {name: tensor.shape for name, tensor in model.state_dict().items()}
     return sorted(name for name in wanted | found if wanted.get(name) != found.get(name))

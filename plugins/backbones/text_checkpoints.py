@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,9 +17,6 @@ from fedbench.disk import hash_of_bytes, hash_of_file
 from fedbench.errors import UserError
 from fedbench.models.layered import PADDING
 from fedbench.words import shortened
-
-if TYPE_CHECKING:
-    from .text_models import TextModel
 
 CLOSE = 1e-4  # of the largest hidden state: what float32 may lose where sums are taken in another order
 FEWEST = 5  # words of a vocabulary; without its file some tokenizers know three or four, by which they mark things
@@ -147,14 +144,14 @@ def _wrapped(missing: str, unexpected: Collection[str]) -> str | None:
 
 
 @torch.no_grad()
-def must_agree(name: str, model: Any, made: TextModel, attention: str) -> None:
+def must_agree(name: str, model: Any, made: Any, attention: str) -> None:
     """Raises UserError where layer after layer gives other hidden states of two padded texts than the model's own
     forward pass. Shapes alone are not compared.
 
     Args:
         name: Of the model.
         model: Of `transformers`.
-        made: What was made of it.
+        made: The `TextModel` of it.
         attention: By what name `transformers` knows the attention that `made` computes with.
     """
     own, model.config._attn_implementation = model.config._attn_implementation, attention
