@@ -295,11 +295,14 @@ def _with_files(ref: Ref) -> list[Any]:
 def _facts_of(option: Any) -> Any:
     if isinstance(option, Mapping | list):
         return [_facts_of(part) for part in (option.values() if isinstance(option, Mapping) else option)]
-    if not isinstance(option, str) or not option or "\0" in option:
+    if not isinstance(option, str) or not option:
         return None
-    there = expanded(option).absolute()
-    files = [there] if not there.is_dir() else sorted(islice(_files_in(there), MOST_FILES))
-    commits = sorted((_hub_cache() / f"models--{option.replace('/', '--')}" / "refs").glob("*"))
+    try:
+        there = expanded(option).absolute()
+        files = [there] if not there.is_dir() else sorted(islice(_files_in(there), MOST_FILES))
+        commits = sorted((_hub_cache() / f"models--{option.replace('/', '--')}" / "refs").glob("*"))
+    except (OSError, ValueError):  # no file can have such a name
+        return None
     found = [[str(file), stat] for file in (*files, *commits) if (stat := _stat(file))]
     return found or None
 
@@ -314,7 +317,7 @@ def _stat(file: Path) -> list[int] | None:
     """Of a file: who copies another one over it can keep its size and its date, but not when that was done."""
     try:
         stat = file.stat()
-    except OSError:
+    except (OSError, ValueError):
         return None
     return [stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size]
 

@@ -148,6 +148,15 @@ def test_a_changed_file_is_noticed_by_those_who_have_asked_before(own_cache, tmp
     assert len(asked) == 2
 
 
+@pytest.mark.parametrize("option", ["x" * 5000, "nul \0", "\ud800", "", "~nobody/x", 3, None, {"a": ["b", {"c": 1.5}]}])
+def test_options_that_name_no_file_are_no_fault(own_cache, monkeypatch, option):
+    registry = Registry(in_place=True)
+    asked = counted_asks(monkeypatch, registry)
+    for _ in range(2):
+        Assets(registry).backbone({"name": "micro_vit", "any": option})
+    assert len(asked) == 1
+
+
 def test_another_commit_of_a_model_of_the_hub_is_another_model(own_cache, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     registry = Registry(in_place=True)
