@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from fedbench import hookimpl
 from fedbench.data.decode import Interpolation, OnUnreadable, Sample, image_dataset
 from fedbench.data.image_files import UnreadableFile, content, in_threads, scanned
-from fedbench.data.texts import Example, text_dataset
+from fedbench.data.names import Names
+from fedbench.data.texts import Example, cell, rows_of, text_dataset
 from fedbench.disk import hash_of_bytes, remembered
 from fedbench.errors import UserError
 from fedbench.options import Length, PathText, Text, judged
@@ -65,21 +66,23 @@ def make(
     texts = [_column(halves, "text", one) for one in ([text] if isinstance(text, str) else text or [])]
     image = None if texts else _column(halves, "image", image, "Image")
     label = _column(halves, "label", label, "ClassLabel")
-    y, classes = _codes(halves, label)
+    y, classes, notes = _codes(halves, label, "labels", path, config)
     where, domains = {split: [0] * len(y[split]) for split in y}, ["all"]
     if domain:
-        where, domains = _codes(halves, _column(halves, "domain", domain))
+        where, domains, more = _codes(halves, _column(halves, "domain", domain), "domains", path, config)
+        notes = [*notes, *more]
     if image is None:
         train_texts, test_texts = (
             _examples(split, half, texts, y[split], where[split]) for split, half in halves.items()
         )
-        return text_dataset(domains, classes, train_texts, test_texts)
+        return text_dataset(domains, classes, train_texts, test_texts, notes)
     of_train, of_test = (
         [Sample(f"{split}/{row}", *codes) for row, codes in enumerate(zip(y[split], where[split], strict=True))]
         for split in halves
     )
     rows = Rows(halves, [path, config], image)
-    return image_dataset(rows, domains, classes, of_train, of_test, image_size, interpolation, unreadable)
+    how = image_size, interpolation, unreadable
+    return image_dataset(rows, domains, classes, of_train, of_test, *how, notes=notes)
 
 
 def load(path: str, config: str | None, split: str) -> datasets.Dataset:
@@ -153,8 +156,11 @@ def _column(halves: dict[str, datasets.Dataset], option: str, given: str | None,
     return given
 
 
-def _codes(halves: dict[str, datasets.Dataset], column: str) -> tuple[dict[str, list[int]], list[str]]:
-    """A column's values as whole numbers from 0, split by split, and the names they stand for, of both splits."""
+def _codes(
+    halves: dict[str, datasets.Dataset], column: str, noun: str, path: str, config: str | None
+) -> tuple[dict[str, list[int]], list[str], list[str]]:
+    """A column's values as whole numbers from 0, split by split, the names they stand for, of both splits, and notes
+    on names that were joined. noun: of what they are."""
     values = {split: half[column][:] for split, half in halves.items()}
     named: list[Any] = [getattr(half.features[column], "names", None) for half in halves.values()]
     for split, found in values.items():  # -1 stands for an unknown class
@@ -165,10 +171,36 @@ def _codes(halves: dict[str, datasets.Dataset], column: str) -> tuple[dict[str, 
     if any(named):
         if named[0] != named[1]:
             raise UserError(f"hf: the splits give other names to the values of {column!r}")
-        return values, list(named[0])
-    known = sorted({value for found in values.values() for value in found}, key=lambda value: (str(type(value)), value))
-    code = {value: number for number, value in enumerate(known)}
-    return {split: [code[value] for value in found] for split, found in values.items()}, [str(v) for v in known]
+        return values, list(named[0]), []
+    names = Names()
+    called = {value: names(str(value)) for found in values.values() for value in dict.fromkeys(found)}
+    known = {called[value]: None for value in sorted(called, key=lambda value: (str(type(value)), value))}
+    code = {name: number for number, name in enumerate(known)}
+    if not any(isinstance(value, str) for value in called):
+        names = Names()
+        for written, value in _as_written(path, config, column):
+            names(str(value), written)
+    return {split: [code[called[v]] for v in found] for split, found in values.items()}, list(known), names.joined(noun)
+
+
+def _as_written(path: str, config: str | None, column: str) -> list[tuple[str, int | bool]]:
+    """The values of a column of numbers or truth values as local CSV files have them, such as 007 and 7, and as the
+    library has read them; none of other files."""
+    import datasets
+
+    read = {"true": True, "false": False}
+    found: dict[str, int | bool] = {}
+    try:
+        builder = datasets.load_dataset_builder(path, config)
+        files = [file for of_split in builder.config.data_files.values() for file in of_split]
+        for file in files if builder.name == "csv" else []:
+            for row in rows_of(Path(file), [column]) if Path(file).suffix in (".csv", ".tsv") else ():
+                written = cell(row, column)
+                value = read.get(written.strip().lower())
+                found[written] = int(written) if value is None else value
+    except Exception:  # of the library, or of a table that it reads otherwise: then nothing is known
+        return []
+    return list(found.items())
 
 
 def _examples(split: str, half: datasets.Dataset, columns: list[str], y: list[int], domain: list[int]) -> list[Example]:

@@ -10,6 +10,7 @@ import pytest
 from layouts import jpeg, write
 
 from fedbench.errors import UserError
+from fedbench.registry.registry import Registry
 from fedbench_plugins.datasets import hf
 
 datasets = pytest.importorskip("datasets")
@@ -184,6 +185,41 @@ def test_texts_and_pairs_of_texts(tmp_path):
     table(place, "test", {**rows, "a": ["x", None]}, a=words, b=words, what=CLASS)
     assert "row 1 of split 'test' has no text in column 'a'" in refused(str(place), text="a")
     assert "has no column 'c' for `text`" in refused(str(place), text=["a", "c"])
+
+
+def csv(folder: Path, train: str, test: str) -> str:
+    """Texts and labels, a letter of text for each label."""
+    folder.mkdir()
+    for split, labels in (("train", train), ("test", test)):
+        rows = "".join(f"{split} {i},{label}\n" for i, label in enumerate(labels.split()))
+        (folder / f"{split}.csv").write_text(f"a,what\n{rows}")
+    return str(folder)
+
+
+def test_labels_that_the_library_reads_as_one_number_are_named(tmp_path):
+    made = hf.make(8, csv(tmp_path / "numbers", "007 7 07 8", "7 08"), text="a", label="what")
+    assert made.classes == ("7", "8")
+    assert made.notes == (
+        'labels that are written in several ways and taken for one: 7 ("007", "7", "07"), 8 ("8", "08")',
+    )
+    plain = hf.make(8, csv(tmp_path / "plain", "7 8", "7 8"), text="a", label="what")
+    assert plain.notes == () and plain.load().train.y.tolist() == [0, 1]
+    truth = hf.make(8, csv(tmp_path / "truth", "True true FALSE", "true False"), text="a", label="what")
+    assert truth.classes == ("False", "True") and 'True ("True", "true"), False ("FALSE", "False")' in truth.notes[0]
+
+
+def test_one_class_is_refused_with_the_labels_that_the_library_joined(tmp_path):
+    path = csv(tmp_path / "one", "007 7 07", "7 007")
+    ref = {"name": "hf", "path": path, "text": "a", "label": "what"}
+    with pytest.raises(UserError, match="the one class '7', and scores of one class are 100 %.* taken for one"):
+        Registry().make("dataset", ref, image_size=8)
+
+
+def test_classes_in_two_unicode_forms_are_one(tmp_path):
+    path = csv(tmp_path / "forms", "caf\xe9 cafe\u0301 tea", "cafe\u0301 tea")
+    made = hf.make(8, path, text="a", label="what", domain="what")
+    assert len(made.classes) == len(made.domains) == 2 and len(made.notes) == 2
+    assert made.load().train.y.tolist()[0] == made.load().train.y.tolist()[1] == made.load().test.y.tolist()[0]
 
 
 def test_what_cannot_be_loaded_is_told_with_what_was_wanted(pets, tmp_path):
