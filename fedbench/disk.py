@@ -13,6 +13,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from io import BufferedReader
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -96,11 +97,11 @@ def try_folder(folder: Path, mend: str = ELSEWHERE) -> None:
     """Write and lock a file where a folder is, or would be, as a run does. Raises CannotWrite."""
     file = existing(folder) / f".fedbench-{secrets.token_hex(8)}.tmp"
     try:
-        with open(file, "xb") as opened:
+        with open(file, "xb") as tried:
             file.unlink()  # at once, so that a run that is killed now leaves nothing behind
-            opened.write(b"tried")
-            opened.flush()
-            fcntl.flock(opened.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+            tried.write(b"tried")
+            tried.flush()
+            fcntl.flock(tried.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:  # rights promise little: think of /proc, or of a full quota
         raise (no_locks if error.errno in NO_LOCKS else cannot_write)(folder, error, mend) from error
 
@@ -115,10 +116,18 @@ def no_locks(path: Path, error: Exception, mend: str = ELSEWHERE) -> CannotWrite
     return CannotWrite(f"{path}: the file system of this folder has no locks (flock). {mend}")
 
 
+def opened(path: str | Path) -> BufferedReader:
+    """A file opened to be read. Raises: OSError, also for a pipe, which would be waited for, and a device, which may
+    have no end."""
+    if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return open(path, "rb")
+
+
 def settle(file: Path) -> None:
     """Return when what was written to a file is on the disk."""
-    with open(file, "rb+") as opened:
-        os.fsync(opened.fileno())
+    with open(file, "rb+") as there:
+        os.fsync(there.fileno())
 
 
 @contextmanager
@@ -149,8 +158,8 @@ def put_in_place(place: Path, draft: Path, old: Path | None) -> Iterator[Path]:
 
 def hash_of_file(file: Path) -> str:
     """SHA-256 in hex."""
-    with open(file, "rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()
+    with opened(file) as there:
+        return hashlib.file_digest(there, "sha256").hexdigest()
 
 
 def hash_of_bytes(content: bytes) -> str:
@@ -219,7 +228,8 @@ def keep(file: Path, value: Any) -> None:
 def kept(file: Path) -> Any:
     """What `keep` wrote; None where there is no such file, or where it was damaged since."""
     try:
-        text = file.read_text(encoding="utf-8")
+        with opened(file) as there:
+            text = there.read().decode()
         body = text[len(_sealed("")) - 1 : -1]
         return json.loads(body) if text == _sealed(body) else None
     except (OSError, ValueError, RecursionError):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import tempfile
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedbench.cli import main
 from fedbench.disk import (
     cache_dir,
     hash_of_bytes,
@@ -17,10 +20,14 @@ from fedbench.disk import (
     hash_of_json,
     keep,
     kept,
+    opened,
     put_in_place,
     remembered,
+    try_folder,
     write_atomically,
 )
+from fedbench.errors import UserError
+from fedbench.results.documents import read_json
 
 VALUE = {"num_layers": 12, "texts": ["é", "\ud800", "a\nb"], "nothing": None, "deep": [[[0.1]]]}
 
@@ -124,3 +131,28 @@ def test_a_user_without_a_home_has_a_cache_too(monkeypatch):
     assert cache_dir() == Path(tempfile.gettempdir()) / f"fedbench-{os.getuid()}"
     monkeypatch.setenv("FEDBENCH_CACHE", "~nobody-of-that-name/cache")
     assert cache_dir() == Path("~nobody-of-that-name/cache").absolute()
+
+
+def test_a_run_that_is_killed_while_it_tries_a_folder_leaves_nothing(tmp_path, monkeypatch):
+    """As where there are no locks: what is tried there takes a while, or never ends."""
+    seen = []
+    monkeypatch.setattr(fcntl, "flock", lambda *given: seen.append(list(tmp_path.iterdir())))
+    try_folder(tmp_path)
+    assert seen == [[]]
+
+
+@pytest.mark.parametrize("reader", [hash_of_file, kept, opened, lambda file: read_json(file, (), "")])
+def test_a_pipe_or_a_device_is_not_waited_for(tmp_path, reader):
+    os.mkfifo(tmp_path / "pipe")
+    for file in (tmp_path / "pipe", Path("/dev/zero")):
+        try:
+            assert reader(file) is None
+        except (OSError, UserError) as error:
+            assert "not a regular file" in str(error)
+
+
+@pytest.mark.parametrize("command", ["plan", "run"])
+def test_a_pipe_is_no_suite(tmp_path, command):
+    os.mkfifo(tmp_path / "suite.yaml")
+    done = CliRunner().invoke(main, [command, str(tmp_path / "suite.yaml")])
+    assert done.exit_code == 2 and "not a regular file" in done.output

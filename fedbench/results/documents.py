@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from fedbench.disk import hash_of_bytes, hash_of_json, locked_file, write_atomically
+from fedbench.disk import hash_of_bytes, hash_of_json, locked_file, opened, write_atomically
 from fedbench.errors import UserError
 from fedbench.results.tables import READABLE, RESULT_VERSION, wrong_version
 
@@ -129,9 +129,8 @@ def read_json(path: Path, required: Iterable[str], mend: str) -> dict[str, Any]:
 
 def _bytes_of(path: Path) -> bytes:
     try:
-        if path.exists() and not path.is_file():  # a pipe would be waited for, and a device has no end
-            raise TornFile(f"{path}: no regular file.")
-        return path.read_bytes()
+        with opened(path) as file:
+            return file.read()
     except OSError as error:
         raise UserError(f"{path}: cannot be read ({error.strerror}).") from error
 

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
-from fedbench.disk import at_home
+from fedbench.disk import at_home, opened
 from fedbench.suite import validate
 from fedbench.suite.keys import ExpectedKeys
 from fedbench.suite.node import INVALID, Mark, Node, Problems
@@ -42,7 +42,8 @@ def _chosen(request: Node, folder: Path, problems: Problems) -> list[Node]:
     file, wanted = request.at("file"), {key: node.value for key, node in request.value.items() if key in ASKED}
     path = os.path.normpath(folder / at_home(file.value))
     try:
-        text = Path(path).read_text("utf-8-sig")
+        with opened(path) as there:
+            text = there.read().decode("utf-8-sig")
     except (OSError, ValueError) as error:
         problems.add(file.mark, f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}")
         return []

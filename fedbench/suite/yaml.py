@@ -15,6 +15,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import ScalarNode
 from ruamel.yaml.reader import ReaderError
 
+from fedbench.disk import opened
 from fedbench.errors import UserError
 from fedbench.suite.node import INVALID, Mark, Node, Problems
 from fedbench.words import shown
@@ -41,7 +42,7 @@ def read(path: str | Path, problems: Problems, text: str | None = None) -> Node:
     if text is not None:
         return parse(text, str(path), problems)
     try:
-        with open(path, "rb") as file:
+        with opened(path) as file:
             raw = file.read(MAX_BYTES + 1)
     except IsADirectoryError:
         raise UserError(f"{path}: this is a folder; expected a suite, a YAML file") from None

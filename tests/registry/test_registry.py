@@ -297,6 +297,19 @@ def test_a_hook_that_ends_the_process_is_told_and_ends_nothing(tmp_path, capsys)
     assert "fedbench_cell_started broke: SystemExit" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("in_place", [True, False])
+@pytest.mark.parametrize(
+    ("raises", "said"), [("KeyboardInterrupt", "KeyboardInterrupt"), ("Mute", "Mute: (it has no text")]
+)
+def test_a_hook_that_raises_what_nobody_expects_is_told_and_ends_nothing(tmp_path, capsys, raises, said, in_place):
+    (tmp_path / "p.py").write_text(
+        "from fedbench import hookimpl\n\nclass Mute(Exception):\n    def __str__(self):\n        raise Mute\n\n"
+        f"@hookimpl\ndef fedbench_cell_started():\n    raise {raises}\n"
+    )
+    Registry([str(tmp_path / "p.py")], in_place=in_place).tell("fedbench_cell_started", manifest={}, folder="")
+    assert f"fedbench_cell_started broke: {said}" in capsys.readouterr().err
+
+
 def test_a_plugin_cannot_say_of_what_kind_it_is(tmp_path):
     hook = "@hookimpl\ndef fedbench_register_metrics(register):\n    register('x', print, kind='method')\n"
     (tmp_path / "p.py").write_text(f"from fedbench import hookimpl\n{hook}")
