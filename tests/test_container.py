@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import os
 import re
 import shutil
@@ -12,6 +13,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.version import Version
 from ruamel.yaml import YAML
 
 ROOT = Path(__file__).parents[1]
@@ -39,7 +41,7 @@ def test_the_image_is_for_cpu_or_cuda_by_an_argument_and_runs_as_no_root():
     assert "--build-arg TORCH=cu" in "\n".join(LINES)
     order = [name for name, _ in STEPS]
     assert of("USER") == ["fedbench"] and order.index("USER") < order.index("ENTRYPOINT")
-    python = re.fullmatch(r"python:(\d\.\d+)-slim", *of("FROM"))[1]
+    python = re.fullmatch(r"python:(\d\.\d+)\.\d+-slim-\w+", *of("FROM"))[1]
     assert f"Programming Language :: Python :: {python}" in PROJECT["classifiers"]
     for extra in re.findall(r"/src\[(\w+)\]", " ".join(of("RUN"))):
         assert extra in PROJECT["optional-dependencies"]
@@ -77,6 +79,9 @@ def test_the_workflow_runs_what_is_checked_here_on_versions_that_are_supported()
     workflow = YAML(typ="safe", pure=True).load(ROOT / ".github/workflows/test.yml")
     (job,) = workflow["jobs"].values()
     assert [step["run"] for step in job["steps"] if "run" in step] == [".ci/run"]
+    assert workflow["permissions"] == {"contents": "read"}
+    for step in job["steps"]:
+        assert re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", step.get("uses", f"a/b@{'0' * 40}"))
     assert os.access(ROOT / ".ci/run", os.X_OK)
     supported = [line.rpartition(" ")[2] for line in PROJECT["classifiers"] if "Python :: 3." in line]
     assert set(job["strategy"]["matrix"]["python"]) <= set(supported)
@@ -88,3 +93,14 @@ def test_the_citation_has_the_version_and_what_cff_asks_for():
     versions = re.findall(r"version = \{([\d.]+)\}", (ROOT / "README.md").read_text())
     source = (ROOT / "fedbench/__init__.py").read_text()
     assert [citation["version"], *versions] == re.findall(r'__version__ = "(.*)"', source) * 2
+
+
+def test_the_oldest_versions_that_are_declared_are_those_that_are_tested():
+    """Every dependency, and what the ordinary tests need besides where it draws or computes."""
+    config = configparser.ConfigParser()
+    config.read(ROOT / "tox.ini")
+    pinned = dict(line.split("==") for line in config["testenv:oldest"]["deps"].split())
+    lowest = dict(line.split(">=") for line in [*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["plots"]])
+    assert {name: Version(version) for name, version in pinned.items()} == {
+        name: Version(version) for name, version in lowest.items()
+    }
