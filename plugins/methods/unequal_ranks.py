@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Literal
 
 import torch
 from torch import Generator, Tensor
@@ -73,7 +74,12 @@ def fedit(
 
 
 @judged("flexlora")
-def flexlora(setup: Setup, weights: Weights = "examples", objective: Ref = "cross_entropy") -> Method:
+def flexlora(
+    setup: Setup,
+    weights: Weights = "examples",
+    objective: Ref = "cross_entropy",
+    scale: Literal["own", "shared"] = "own",
+) -> Method:
     """The server averages the clients' whole updates s_n B_n A_n and sends client n their best approximation of rank
     r_n.
 
@@ -82,16 +88,23 @@ def flexlora(setup: Setup, weights: Weights = "examples", objective: Ref = "cros
     global model is the best part of dW of the adapter's rank R, and what dW has beyond that is dropped; signs, which an
     SVD leaves open, make the largest entry of each row of A positive; dW itself is never made, the factors do; a
     client's first L_n layers where a scenario gives no ranks.
+
+    scale: s_n is each client's `own`, alpha / r_n, as above, or `shared`, alpha / R, as other methods have it. A step
+    moves s_n B_n A_n in proportion to s_n^2, so that with `own` a client of rank 2 moves it 16 times as far as one of
+    rank 8: it needs a lower rate, and the classifier the usual one (`train.optimizer.head_lr`).
     """
     only_without_feddyn(setup)
     model = in_layers(setup.backbone)
 
     def share(plan: Plan, state: State, t: int, cohort: Cohort, generator: Generator) -> Plan:
-        r_n, alpha = ranks_of(model, cohort), rank_of(model) * pairs(model)[0].scaling
-        return replace(first_terms(model, plan, r_n), scales=alpha / r_n.double())
+        r_n, R, shared = ranks_of(model, cohort), rank_of(model), pairs(model)[0].scaling
+        s_n = shared * R / r_n.double() if scale == "own" else torch.full((len(r_n),), shared, dtype=torch.float64)
+        return replace(first_terms(model, plan, r_n), scales=s_n)
 
     def start(state: State, plan: Plan, cohort: Cohort, t: int) -> State:
         """With a B of its own for every client: s_n B_n is the server's (alpha / R) B, in the terms it has."""
+        if scale == "shared":
+            return state
         r_n, server = ranks_of(model, cohort), dict(places(state))
         own = {}
         for pair in pairs(model):
@@ -255,6 +268,7 @@ def fedbench_register_methods(register):
         flexlora,
         ignores=["widths"],
         family="Rank",
+        later=["scale"],
         paper="Bai et al., FlexLoRA, NeurIPS 2024, arXiv 2402.11505",
     )
     register("raflora", raflora, ignores=["widths"], family="Rank", paper="Wu et al., raFLoRA, 2026, arXiv 2602.13486")

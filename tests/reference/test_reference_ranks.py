@@ -3,6 +3,7 @@ matrices of rank r_n, no masks."""
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 
 import pytest
@@ -109,13 +110,17 @@ def hetlora(model, batches, plan):
     return averaged(uploads, sizes) | of_head(averaged(uploads, [EXAMPLES[n] for n in CAME])) | {"ranks": ranks}
 
 
-def flexlora(model, batches, plan):
-    uploads = [tuned(narrow(model, range(r), r / R), batches(n), ALPHA / r) for n, r in enumerate(RANKS) if n in CAME]
+def flexlora(model, batches, plan, own=True):
+    s = {n: ALPHA / (RANKS[n] if own else R) for n in CAME}
+    uploads = [
+        tuned(narrow(model, range(RANKS[n]), RANKS[n] / R if own else 1), batches(n), s[n])
+        for n in range(len(RANKS))
+        if n in CAME
+    ]
     new = averaged(uploads, [EXAMPLES[n] for n in CAME])
     for at in PLACES:
         dW = sum(
-            EXAMPLES[n] / 12 * ALPHA / RANKS[n] * w[f"{at}.lora_B"] @ w[f"{at}.lora_A"]
-            for n, w in zip(CAME, uploads, strict=True)
+            EXAMPLES[n] / 12 * s[n] * w[f"{at}.lora_B"] @ w[f"{at}.lora_A"] for n, w in zip(CAME, uploads, strict=True)
         )
         B, new[f"{at}.lora_A"] = best(dW, split=False)
         new[f"{at}.lora_B"] = B / (ALPHA / R)
@@ -193,6 +198,7 @@ def pooled(model, batches, plan):
 METHODS = {
     "fedit": fedit, "hetlora": hetlora, "flexlora": flexlora, "raflora": raflora, "fed_plora": fed_plora,
     "fslora": fslora, "legend": legend, "pooled": pooled,
+    "flexlora, shared": functools.partial(flexlora, own=False),
 }  # fmt: skip
 
 
@@ -205,11 +211,11 @@ METHODS = {
     ],
 )
 def test_a_round_equals_plain_loops_with_narrow_adapters(registry, name, engine):
-    options = {"gamma": GAMMA, "lam": LAM} if name == "hetlora" else {}
+    options = {"hetlora": {"gamma": GAMMA, "lam": LAM}, "flexlora, shared": {"scale": "shared"}}.get(name, {})
     L_n, r_n = (DEPTHS, None) if name in ("legend", "pooled") else ([4] * 4, RANKS)
     adapter = {"name": "lora", "rank": R, "alpha": ALPHA}
     setup = setup_of(registry, tiny_vit(), L_n, adapter, r_n, optimizer=OPTIMIZER, clip=CLIP)
-    method = registry.make("method", {"name": name, **options}, setup=replace(setup, engine=engine))
+    method = registry.make("method", {"name": name.partition(",")[0], **options}, setup=replace(setup, engine=engine))
     state, draw = method.init(generator(0)), torch.Generator().manual_seed(7)
     for tensors in (*state["r"], state["shared"]):
         for value in tensors.values():
