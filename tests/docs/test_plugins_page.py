@@ -119,10 +119,10 @@ def test_the_method_of_the_page_that_trains_something_of_its_own_learns_it(tmp_p
 
 @pytest.mark.parametrize("block", examples_of("fedbench_register_metrics"))
 def test_a_metric_of_the_page_is_one_number(examples, block):
-    name = registered(examples, block, "metric")
-    value = examples.make("metric", name)(torch.eye(3), torch.arange(3))
+    ref = registered(examples, block, "metric")
+    value = examples.make("metric", ref)(torch.eye(3), torch.arange(3))
     own, other = math.e / (math.e + 2), 1 / (math.e + 2)  # softmax probabilities
-    expected = {"top_k_accuracy": 1.0, "brier": (1 - own) ** 2 + 2 * other**2}[name]
+    expected = {"top_k_accuracy": 1.0, "brier": (1 - own) ** 2 + 2 * other**2}[ref["name"]]
     assert isinstance(value, float) and value == pytest.approx(expected)
 
 
