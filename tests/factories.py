@@ -158,7 +158,6 @@ def write_cell(
     server: Sequence[Mapping[str, Any]] | None = None,
     clock: Sequence[Mapping[str, Any]] | None = None,
     right: Sequence[Mapping[str, Any]] | None = None,
-    answers: Sequence[Mapping[str, Any]] | None = None,
     sizes: Sequence[Mapping[str, Any]] | None = None,
     deployed: Sequence[Mapping[str, Any]] | None = None,
     shared: dict[str, Any] | None = None,
@@ -175,7 +174,7 @@ def write_cell(
         write_rows(folder, "eval", evaluation)
         write_atomically(folder / "rounds.parquet", usual_rounds() if rounds is None else table_bytes("rounds", rounds))
         beside = {"layers": layers, "exchange": exchange, "server": server, "clock": clock, "right": right}
-        write_beside(folder, beside | {"answers": answers, "sizes": sizes, "deployed": deployed})
+        write_beside(folder, beside | {"sizes": sizes, "deployed": deployed})
     own = {"id": id, "status": status, "reason": reason, "config": resolved, "seconds": 20.0 + seed}
     write_manifest(folder, AS_RUN | own | ({"turnout": turnout} if turnout else {}))
     entry = Entry(

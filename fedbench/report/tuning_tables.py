@@ -275,7 +275,8 @@ def _columns(one: Tuned, formats: dict[str, Format]) -> dict[str, Any]:
     if one.contest.unstable:
         found[next(iter(search.space))] = UNSTABLE
     found |= {"validation": one.best, **_stability(one.contest, k)}
-    found["seeds"] = " ".join(number(score, search.metric) for score in found.pop("by_seed").values())
+    scores = found.pop("by_seed").values()
+    found["seeds"] = " ".join(number(score, search.metric) for score in scores) if len(scores) > 1 else None
     found |= {"confirmed": bool(search.confirm)}
     trials = [n for i in range(12) if (n := 2**i) < search.trials] + [search.trials]
     for n in trials:

@@ -14,6 +14,7 @@ from factories import eval_rows, round_row, write_cell
 from fedbench.report.board_frames import BOARD, leaderboard
 from fedbench.report.frames import Frame
 from fedbench.report.render import to_html
+from fedbench.results import write_rows
 
 NOISE = (0.0, 0.006, -0.004)
 
@@ -103,8 +104,9 @@ def collapsing(folder, method, *runs, answers=()):
     for seed, scores in enumerate(runs):
         rows = eval_rows({4 * (i + 1): {"a": score} for i, score in enumerate(scores)})
         said = {"round": 12, "split": "test", "output": "", "examples": 9}
-        own = [{**said, "top_share": answers[seed]}] if answers else None
-        write_cell(folder, method, seed, evaluation=rows, answers=own)
+        cell = write_cell(folder, method, seed, evaluation=rows)
+        if answers:
+            write_rows(cell, "answers", [{**said, "top_share": answers[seed]}])
 
 
 def test_a_board_says_which_seeds_collapsed_and_how(tmp_path):
