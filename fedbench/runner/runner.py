@@ -119,7 +119,8 @@ def run(
         leave(contests, folder)
         stages.suite = suite.tuned(winners)
         points = stages.suite.points(scenarios, methods, seeds, variants)
-        if reporting := cells_of(points, registry, stages.assets):
+        reporting = cells_of(points, registry, stages.assets)
+        if reporting or not stages.outcome:
             stages.compute(reporting, here, "reporting")
     assert stages.outcome is not None
     lost = [] if winners is None else [one for one in contests if one.key not in winners]
