@@ -8,6 +8,7 @@ import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import islice, permutations
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from fedbench.results.tables import table_bytes
 
 DOMAINS = ("solid", "outline", "texture", "dim", "clutter", "sketch")
 CAPACITIES = (12, 10, 8, 6, 4, 3)
+ORDERS = list(islice(permutations(CAPACITIES), 6, 120))  # none of them a rotation
 AS_RUN = {
     "traceback": None,
     "fingerprints": {"data": "d0", "weights": "w0"},
@@ -29,6 +31,11 @@ AS_RUN = {
     "git": None,
     "started": "2026-01-02T03:04:05+00:00",
 }
+
+
+def rotated(seed: int) -> tuple[int, ...]:
+    """The capacities as `rotate_capacities` gives them to the clients, the same for every sixth seed."""
+    return CAPACITIES[seed % 6 :] + CAPACITIES[: seed % 6]
 
 
 def config(method: str, seed: int = 0, **changes: Any) -> dict[str, Any]:
@@ -42,7 +49,7 @@ def config(method: str, seed: int = 0, **changes: Any) -> dict[str, Any]:
             "normalize": "backbone",
             "partition": {"name": "by_domain"},
         },
-        "capacities": {"by_client": list(CAPACITIES[seed % 6 :] + CAPACITIES[: seed % 6])},
+        "capacities": {"by_client": list(rotated(seed) if seed < 6 else ORDERS[seed % 114])},
         "participation": {"all": True},
         "train": {"rounds": 12, "local_epochs": 1, "max_steps": None, "batch_size": 32, "clip": None},
         "method": {"name": method},

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
 from statistics import fmean
 from typing import Any
 
@@ -27,15 +28,29 @@ from fedbench.results.collapse import CONSTANT
 from fedbench.results.metric_direction import higher_is_better
 from fedbench.words import amount, counted
 
-BOARD = (*PLACE, "method", "role", "mean", "std", "group", "ci_low", "ci_high", "n_seeds", "round", "status", "ranked")
+BOARD = (
+    *PLACE,
+    "method",
+    "role",
+    "mean",
+    "std",
+    "group",
+    "ci_low",
+    "ci_high",
+    "n_seeds",
+    "n_draws",
+    "round",
+    "status",
+    "ranked",
+)
 # The costs of a leaderboard; the others stand in the view of costs.
 COSTS = (
     "bytes", "gflops", "memory_min", "memory_median", "memory_max", "server_gflops", "server_memory", "simulated",
     "energy",
 )  # fmt: skip
 PAIRS = (
-    *PLACE, "method", "other", "verdict", "difference", "ci_low", "ci_high", "q", "n_seeds", "p", "p_sign_flip",
-    "within",
+    *PLACE, "method", "other", "verdict", "difference", "ci_low", "ci_high", "q", "n_seeds", "n_draws", "p",
+    "p_sign_flip", "within",
 )  # fmt: skip
 DOMAIN = Format("", "score", "metric", "domain")
 SIGNS = {BETTER: ">", WORSE: "<", EQUAL: "=", INCONCLUSIVE: "?"}
@@ -47,6 +62,8 @@ MEANINGS = {
     "worst": "average, worst: over the domains of each seed.",
     "client_sd": "average: plain mean over clients, each tested on its own examples. client sd, worst 10 %: standard "
     "deviation over clients, and mean of the worst tenth of them (at least one), of each seed; then means over seeds.",
+    "n_draws": "draw: the seeds that give each client the same size, which rotate_capacities repeats. They are "
+    "averaged, and draws are tested; shuffle_capacities gives each seed a draw of its own.",
     "collapsed": "collapsed: seeds that end more than 10 points of accuracy (0.5 of a loss) below an earlier score of "
     "theirs, or predict one class; they are in the mean.",
     "bytes": "down + up, GFLOPs: mean of one client in one round.",
@@ -103,7 +120,7 @@ def leaderboard(boards: Sequence[Leaderboard]) -> Frame:
 def page_of(board: Leaderboard, caption: str | None = None) -> dict[str, Any]:
     """What stands around the table of one leaderboard."""
     text = subtitle(board) if caption is None else caption
-    above = conclusion(board.scores, board.pairs)
+    above = conclusion(board.scores, board.pairs, board.replicate)
     notes = [*board.notes, *_collapses(board)]
     return page(board.place, caption=text, above=above, warning=board.warning, notes=notes)
 
@@ -140,6 +157,7 @@ def _board_rows(board: Leaderboard) -> Iterable[dict[str, Any]]:
             **score_columns(row.average),
             "group": row.group,
             "n_seeds": len(row.runs),
+            "n_draws": len(row.by_draw) if board.replicate == "draw" else None,
             "round": str(row.round) if row.runs else "",
             "status": row.status,
             "ranked": row.ranked,
@@ -184,7 +202,8 @@ def _legend(boards: Sequence[Leaderboard], present: set[str]) -> list[str]:
         kinds = {row.average.interval for board in boards for row in board.rows if row.average}
         below = ", Student's t below" if "t" in kinds else ""
         how = f"BCa bootstrap from {BCA_FROM} seeds on{below}" if "bca" in kinds else "Student's t"
-        found.append(f"95 % interval: of the mean over seeds, {how}.")
+        over = " or ".join(sorted({f"{board.replicate}s" for board in boards}, reverse=True))
+        found.append(f"95 % interval: of the mean over {over}, {how}.")
     if "group" in present:
         found.append(legend_of_groups(unranked(boards)))
     if "gap" in present:
@@ -216,11 +235,32 @@ def subtitle(board: Leaderboard) -> str:
 
 
 def _seeds(board: Leaderboard) -> str:
-    counts = sorted({len(row.runs) for row in board.rows if row.runs})
-    if counts in ([], [1]):
-        return "1 seed" if counts else "no seed"
-    n = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    return f"mean of {n} seeds, ± their standard deviation"
+    found = replicates([board])
+    return found if found in ("no seed", "1 seed") else f"mean of {found}, ± their standard deviation"
+
+
+def replicates(boards: Iterable[Leaderboard]) -> str:
+    """How many replicates the methods have: `10 seeds`, or where seeds share draws of sizes `6 draws x 2 seeds`."""
+    seeds, draws, each = set[int](), set[int](), set[int]()
+    for board in boards:
+        for row in filter(lambda row: row.runs, board.rows):
+            if board.replicate == "seed":
+                seeds.add(len(row.runs))
+            else:
+                draws.add(len(row.by_draw))
+                each |= set(Counter(row.draws[run.seed] for run in row.runs).values())
+    texts = [_span(seeds, "seed")] if seeds or not draws else []
+    if draws:
+        texts.append(f"{_span(draws, 'draw')} {'x' if len(each) == 1 else 'of'} {_span(each, 'seed')}")
+    return " or ".join(texts)
+
+
+def _span(counts: Collection[int], noun: str) -> str:
+    """`no seed`, `1 seed`, `3 seeds`, `3 to 5 seeds`."""
+    if not counts:
+        return f"no {noun}"
+    least, most = min(counts), max(counts)
+    return counted(most, noun) if least == most else f"{least} to {counted(most, noun)}"
 
 
 def pairs(boards: Sequence[Leaderboard], baseline: str | None = None) -> Frame:
@@ -233,7 +273,7 @@ def pairs(boards: Sequence[Leaderboard], baseline: str | None = None) -> Frame:
     if not any(by_board):
         raise UserError("no two methods of these results have finished with the same seed")
     rows = [
-        {**board.place._asdict(), **_pair(pair)}
+        {**board.place._asdict(), **_pair(pair, board)}
         for board, found in zip(boards, by_board, strict=True)
         for pair in found
     ]
@@ -242,6 +282,7 @@ def pairs(boards: Sequence[Leaderboard], baseline: str | None = None) -> Frame:
         "difference: of averages on equal cells, seed by seed; 95 % interval and p: paired t-test.",
         f"q: p after {CONDITIONS}, those that are not listed among them. "
         + legend_of_verdicts(first.metric, first.margin),
+        *([MEANINGS["n_draws"]] if any(board.replicate == "draw" for board in boards) else []),
     ]
     minus = f" · minus {baseline}" if baseline else ""
     captions = [subtitle(board).partition(", ±")[0] + minus for board in boards]
@@ -262,8 +303,9 @@ def pairs(boards: Sequence[Leaderboard], baseline: str | None = None) -> Frame:
     )
 
 
-def _pair(pair: Pair) -> dict[str, Any]:
-    ends = {"difference": pair.mean, "ci_low": pair.low, "ci_high": pair.high, "n_seeds": pair.n, "p": pair.p}
+def _pair(pair: Pair, board: Leaderboard) -> dict[str, Any]:
+    ends = {"difference": pair.mean, "ci_low": pair.low, "ci_high": pair.high, "n_seeds": pair.seeds, "p": pair.p}
+    ends["n_draws"] = pair.n if board.replicate == "draw" else None
     judged = {"p_sign_flip": pair.p_sign_flip, "q": pair.q, "verdict": pair.verdict, "within": pair.within}
     return {"method": pair.method, "other": pair.other, **ends, **judged}
 

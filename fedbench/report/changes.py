@@ -13,13 +13,14 @@ import pandas
 
 from fedbench.errors import UserError
 from fedbench.report.frames import DASH, Format, Frame, frame, number, page
-from fedbench.report.grouping import unknown
+from fedbench.report.grouping import draws_of, unknown
 from fedbench.report.layout import unit_of
 from fedbench.report.run_scores import AT, is_fraction, run
 from fedbench.report.significance import margin_of, margin_text
 from fedbench.report.statistics.intervals import quantile
 from fedbench.report.statistics.pairs import BETTER, WORSE, judged, paired
 from fedbench.report.statistics.pairs import EQUAL as SAME
+from fedbench.report.statistics.ranks import mean
 from fedbench.results.columns import GIVEN_UP
 from fedbench.results.diff import (
     DAMAGED,
@@ -286,22 +287,41 @@ def _score(one: CellSummary, metric: str, at: str) -> float | None:
 
 def _over_seeds(names: pandas.DataFrame, metric: str, margin: float | None) -> pandas.DataFrame:
     """As of `Changes.groups`; what is worse comes first. names: KEY, same_id, before and after."""
-    pairs, means, same_id = {}, {}, {}
+    pairs, means, same_id, draws = {}, {}, {}, _draws(names)
     for group, seeds in names.groupby(list(GROUP), sort=False):
         old, new = (dict(zip(known["seed"], known[side], strict=True)) for side in ("before", "after")
                     for known in [seeds[seeds[side].notna()]])  # fmt: skip
-        if pair := paired("after", new, "before", old):
+        if pair := paired("after", new, "before", old, draws[group[:-1]]):
             pairs[group], same_id[group] = pair, bool(seeds["same_id"].all())
             shared = old.keys() & new.keys()
-            means[group] = [math.fsum(side[seed] for seed in shared) / len(shared) for side in (old, new)]
+            means[group] = [mean({seed: side[seed] for seed in shared}, draws[group[:-1]]) for side in (old, new)]
     (concluded,) = judged([list(pairs.values())], higher_is_better(metric), margin)
     rows = [
-        (*group, pair.n, *means[group], pair.mean, pair.low, pair.high, pair.p, pair.q, pair.verdict, same_id[group])
+        (
+            *group,
+            pair.seeds,
+            *means[group],
+            pair.mean,
+            pair.low,
+            pair.high,
+            pair.p,
+            pair.q,
+            pair.verdict,
+            same_id[group],
+        )
         for group, pair in zip(pairs, concluded, strict=True)
     ]
     columns = [*GROUP, "n_seeds", "before", "after", "difference", "low", "high", "p", "q", "verdict", "same_id"]
     order = {WORSE: 0, BETTER: 1, SAME: 3}
     return _sorted(pandas.DataFrame(rows, columns=columns, dtype=object), lambda verdict: order.get(verdict, 2))
+
+
+def _draws(names: pandas.DataFrame) -> dict[tuple[Any, ...], dict[int, int]]:
+    """By suite, scenario and variant, the draws of `draws_of` on both sides together."""
+    return {
+        place: draws_of((one.seed, one.manifest["config"]) for one in [*cells["old"], *cells["new"]] if one.manifest)
+        for place, cells in names.groupby(list(GROUP[:-1]), sort=False)
+    }
 
 
 # Frames

@@ -94,7 +94,8 @@ def _deployed(board: Leaderboard) -> Leaderboard:
     for row in board.rows:
         runs = _runs(by_client(row.finished.values(), row.metric), row.metric)
         average, worst = (
-            score([getattr(run, name) for run in runs]) if runs else None for name in ("average", "worst")
+            score({run.seed: getattr(run, name) for run in runs}, row.draws) if runs else None
+            for name in ("average", "worst")
         )
         rows.append(replace(row, runs=runs, domains={}, spread=None, worst_clients=None, average=average, worst=worst))
     without = [row.label for row, before in zip(rows, board.rows, strict=True) if before.runs and not row.runs]
@@ -161,16 +162,16 @@ def by_size(row: Row) -> pandas.DataFrame:
     """
     import pandas
 
-    seeds: dict[Size, list[tuple[float, int | None, bool]]] = {}
+    seeds: dict[Size, dict[int, tuple[float, int | None, bool]]] = {}
     done = [r for r in row.finished.values() if len(r.table("sizes"))]
     for result in done:
         for size, facts in scored_sizes(result, row.metric).items():
-            seeds.setdefault(size, []).append(facts)
+            seeds.setdefault(size, {})[result.entry.seed] = facts
     runs = by_client(done, row.metric)["size"].value_counts()
     rows = []
     for size in sorted(seeds, key=lambda size: size.order):
-        scores, memory, alone = zip(*seeds[size], strict=True)
-        over = score(scores)
+        scores, memory, alone = zip(*seeds[size].values(), strict=True)
+        over = score(dict(zip(seeds[size], scores, strict=True)), row.draws)
         most = max((bytes for bytes in memory if bytes is not None), default=None)
         rows.append((size, over.mean, over.std, most, all(alone), runs.get(size, 0) / len(done)))
     return pandas.DataFrame(rows, columns=["size", "mean", "std", "memory", "alone", "clients"], dtype=object)

@@ -130,6 +130,7 @@ FORMATS: Mapping[str, Format] = {
     "group": Format(left=True),
     "collapsed": Format("collapsed", "int", "low", left=True),
     "n_seeds": Format("seeds", "int", part=""),
+    "n_draws": Format("draws", "int", part=""),
     "worst": Format("worst", "score", "metric"),
     "client_sd": Format("client sd", "score", "low"),
     "worst_clients": Format("worst 10 %", "score", "metric"),

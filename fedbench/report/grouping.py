@@ -12,7 +12,7 @@ from fedbench.errors import UserError
 from fedbench.results import Result
 from fedbench.results.diff import flatten
 from fedbench.results.identity import plugin_versions
-from fedbench.types import SIZES
+from fedbench.types import SIZES, assignment
 from fedbench.words import nearest, unlike
 
 ROLES = ("method", "ceiling", "floor", "control")
@@ -82,6 +82,26 @@ def _shared(result: Result, plugins: Collection[str]) -> dict[str, Any]:
         if isinstance(given := shared[what], dict):
             shared[what] = {k: sorted(v) if isinstance(v, list) else v for k, v in given.items()}
     return shared
+
+
+def draws_of(cells: Iterable[tuple[int, Mapping[str, Any]]]) -> dict[int, int]:
+    """By seed, the draw that it is a part of, named by its first seed.
+
+    Seeds under which the same clients have the same sizes and devices are one draw; where all seeds have the same,
+    nothing is drawn by them, and each is a draw of its own.
+
+    Args:
+        cells: of one leaderboard, the seed and configuration of each. A method may not read sizes that it shares with
+            others in the seed, so that the draws are those of all.
+    """
+    found: dict[int, set[str]] = {}
+    for seed, config in cells:
+        found.setdefault(seed, set()).add(repr(sorted(assignment(config).items())))
+    kinds = {seed: tuple(sorted(texts)) for seed, texts in sorted(found.items())}
+    if len({*kinds.values()}) == 1:
+        return {seed: seed for seed in kinds}
+    first: dict[tuple[str, ...], int] = {}
+    return {seed: first.setdefault(kind, seed) for seed, kind in kinds.items()}
 
 
 def registered(results: Sequence[Result]) -> str:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 
 from fedbench.errors import UserError
 from fedbench.report.budget import PAID, Budget, Costs, cheapest, check_known, cost, mean_cost, paid, read_budget
-from fedbench.report.grouping import Place, by_label, registered, settings, unknown
+from fedbench.report.grouping import Place, by_label, draws_of, registered, settings, unknown
 from fedbench.report.missing_values import ABSENCES, notes
 from fedbench.report.run_scores import AT, MeanScore, RunScores, check_direction, is_fraction, metrics, run, score
-from fedbench.report.significance import BySeed, groups_of, margin_of
+from fedbench.report.significance import groups_of, margin_of
+from fedbench.report.statistics.paired import Draws, by_draw
 from fedbench.report.statistics.pairs import Pair, all_pairs, judged, paired
 from fedbench.results import Result
 from fedbench.results.identity import mixed_settings, mixed_versions
@@ -27,8 +28,9 @@ class Row:
     empty where there are none. results: all of the method, finished or not.
     spread and worst_clients are empty where clients were not tested, each on images of its own. status is "finished" as
     soon as one seed has finished. ranked: whether it may be better or worse than others; a ceiling, which nobody can
-    realise, and a second output never are. role: "method", "ceiling", "floor" or "control". gap: the paired difference
-    of the averages to the baseline. group: letters; methods that share one are not significantly different.
+    realise, and a second output never are. role: "method", "ceiling", "floor" or "control". draws: by seed, the draw of
+    sizes that it is a part of; the same on a whole leaderboard. gap: the paired difference of the averages to the
+    baseline. group: letters; methods that share one are not significantly different.
     """
 
     method: str
@@ -44,6 +46,7 @@ class Row:
     results: Sequence[Result]
     ranked: bool = True
     role: str = "method"
+    draws: Draws = field(default_factory=dict)
     gap: Pair | None = None
     group: str = ""
 
@@ -61,6 +64,11 @@ class Row:
     def by_seed(self) -> dict[int, float]:
         """The average of every seed."""
         return {run.seed: run.average for run in self.runs}
+
+    @property
+    def by_draw(self) -> dict[int, float]:
+        """The average of every draw, which is tested: of several seeds where these share one."""
+        return by_draw(self.by_seed, self.draws)
 
     @property
     def label(self) -> str:
@@ -128,9 +136,24 @@ class Leaderboard:
         return any(row.spread for row in self.rows)
 
     @property
-    def scores(self) -> dict[str, BySeed]:
+    def draws(self) -> Draws:
+        """By seed, the draw of sizes that it is a part of: the replicates of all tests."""
+        return self.rows[0].draws if self.rows else {}
+
+    @property
+    def replicate(self) -> str:
+        """What is tested: a `seed`, or a `draw` of sizes that several seeds share."""
+        return "draw" if any(seed != draw for seed, draw in self.draws.items()) else "seed"
+
+    @property
+    def by_seed(self) -> dict[str, dict[int, float]]:
         """By ranked method, the best first, its score by seed."""
         return {row.label: row.by_seed for row in self.contenders}
+
+    @property
+    def scores(self) -> dict[str, dict[int, float]]:
+        """The same by replicate."""
+        return {row.label: row.by_draw for row in self.contenders}
 
     @property
     def contenders(self) -> list[Row]:
@@ -223,8 +246,9 @@ def _leaderboard(
         at = replace(at, amount=least[1])
         first_notes = [f"the budget is what {least[0]} spends in all its rounds; --budget sets another"]
     runs = {label: _runs(part, metric, split, at) for label, part in cells.items()}
+    draws = draws_of((r.entry.seed, r.manifest["config"]) for part in cells.values() for r in part if r.manifest)
     rows = [
-        _row(label, name, metric, cells[label], seeds, played[label])
+        _row(label, name, metric, cells[label], seeds, played[label], draws)
         for label, named in runs.items()
         for name, seeds in (named or {metric: []}).items()
     ]
@@ -270,11 +294,19 @@ def _run(result: Result, metric: str, split: str, at: str | Budget) -> RunScores
     return found and replace(found, spent=spent.by(found.round))
 
 
-def _row(label: str, name: str, metric: str, results: Sequence[Result], runs: Sequence[RunScores], role: str) -> Row:
-    spreads = [r.spread for r in runs if r.spread is not None]
-    worst_clients = [r.worst_clients for r in runs if r.worst_clients is not None]
+def _row(
+    label: str,
+    name: str,
+    metric: str,
+    results: Sequence[Result],
+    runs: Sequence[RunScores],
+    role: str,
+    draws: Draws,
+) -> Row:
+    spreads = {r.seed: r.spread for r in runs if r.spread is not None}
+    worst_clients = {r.seed: r.worst_clients for r in runs if r.worst_clients is not None}
     over_clients = bool(runs) and len(spreads) == len(runs)
-    fraction = is_fraction(metric)
+    over = partial(score, draws=draws, fraction=is_fraction(metric))
     domains = dict.fromkeys(domain for r in runs for domain in r.domains)
     return Row(
         method=label,
@@ -282,14 +314,15 @@ def _row(label: str, name: str, metric: str, results: Sequence[Result], runs: Se
         metric=name,
         status=_status(results),
         runs=tuple(runs),
-        domains={d: score([r.domains[d] for r in runs if d in r.domains], fraction) for d in domains},
-        average=score([r.average for r in runs], fraction) if runs else None,
-        worst=score([r.worst for r in runs], fraction) if runs else None,
-        spread=score(spreads) if over_clients else None,
-        worst_clients=score(worst_clients, fraction) if over_clients else None,
+        domains={d: over({r.seed: r.domains[d] for r in runs if d in r.domains}) for d in domains},
+        average=over({r.seed: r.average for r in runs}) if runs else None,
+        worst=over({r.seed: r.worst for r in runs}) if runs else None,
+        spread=score(spreads, draws) if over_clients else None,
+        worst_clients=over(worst_clients) if over_clients else None,
         results=results,
         ranked=role != "ceiling" and name == metric,
         role=role,
+        draws=draws,
     )
 
 
@@ -308,7 +341,7 @@ def concluded(boards: Sequence[Leaderboard], equivalent: float | None = None) ->
         return []
     metric = boards[0].metric
     higher, margin = higher_is_better(metric), margin_of(metric, equivalent)
-    pairs = judged([all_pairs(board.scores) for board in boards], higher, margin)
+    pairs = judged([all_pairs(board.by_seed, board.draws) for board in boards], higher, margin)
     gaps = judged([_unranked_gaps(board) for board in boards], higher, margin)
     return [
         replace(board, pairs=found, margin=margin, rows=_concluded_rows(board, found, others))
@@ -322,8 +355,12 @@ def _unranked_gaps(board: Leaderboard) -> list[Pair]:
     if base is None:
         return []
     others = [row for row in board.rows if row.method != base.method and not row.output]
-    found = (paired(r.label, r.by_seed, base.label, base.by_seed) for r in others if not (r.ranked and base.ranked))
+    found = (_gap(row, base) for row in others if not (row.ranked and base.ranked))
     return [pair for pair in found if pair]
+
+
+def _gap(row: Row, base: Row) -> Pair | None:
+    return paired(row.label, row.by_seed, base.label, base.by_seed, row.draws)
 
 
 def _concluded_rows(board: Leaderboard, pairs: Sequence[Pair], others: Sequence[Pair]) -> list[Row]:
@@ -335,6 +372,6 @@ def _concluded_rows(board: Leaderboard, pairs: Sequence[Pair], others: Sequence[
     for row in board.rows:
         gap = None
         if base is not None and row.method != base.method:
-            gap = known.get((row.label, base.label)) or paired(row.label, row.by_seed, base.label, base.by_seed)
+            gap = known.get((row.label, base.label)) or _gap(row, base)
         found.append(replace(row, gap=gap, group=groups.get(row.label, "")))
     return found

@@ -316,7 +316,7 @@ def _records(comparison: Comparison) -> Iterator[dict[str, Any]]:
                     "round": row.round if row is not None and row.runs else None,
                     "measured_percent": percent(row, column) if row is not None else None,
                     "measured_std": 100 * score.std if score is not None and score.std is not None else None,
-                    "n_seeds": score.n if score is not None else 0,
+                    "n_seeds": len(row.runs) if row is not None and score is not None else 0,
                     "paper_dataset": one.dataset,
                     "paper_backbone": one.backbone,
                     "paper_percent": theirs.value_percent if theirs else None,

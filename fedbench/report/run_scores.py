@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from fedbench.errors import UserError
 from fedbench.report.statistics.intervals import interval
+from fedbench.report.statistics.paired import Draws, by_draw
 from fedbench.results.metric_direction import VALIDATION, best_round, higher_is_better, measure
 from fedbench.results.scores import Scores, average, by_client, by_domain, mean, spread
 
@@ -118,7 +119,7 @@ def worst_tenth(clients: Sequence[float], metric: str) -> float:
 
 @dataclass(frozen=True)
 class MeanScore:
-    """A mean over seeds; std is the sample standard deviation (n - 1), None for one seed.
+    """A mean over n seeds, or draws of several seeds; std is the sample standard deviation (n - 1), None for one.
 
     low, high: its 95 % interval, from three seeds on, of a fraction within 0 and 1. interval: "t" or "bca".
     """
@@ -131,8 +132,10 @@ class MeanScore:
     interval: str | None = None
 
 
-def score(values: Sequence[float], fraction: bool = False) -> MeanScore:
-    """The mean of values over seeds. fraction: whether its interval ends at 0 and 1, as scores do."""
+def score(by_seed: Mapping[int, float], draws: Draws, fraction: bool = False) -> MeanScore:
+    """The mean over seeds. draws: where some are one replicate, see `difference` · fraction: whether its interval ends
+    at 0 and 1, as scores do."""
+    values = list(by_draw(by_seed, draws).values())
     around = interval(values)
     low, high, kind = (around.low, around.high, around.kind) if around else (None, None, None)
     if fraction and low is not None and high is not None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from fedbench.report.board_frames import about, unranked
+from fedbench.report.board_frames import MEANINGS, about, replicates, unranked
 from fedbench.report.budget import MEANING
 from fedbench.report.frames import DASH, Format, Frame, frame, is_blank, number, page, probability
 from fedbench.report.grouping import distinct
@@ -119,7 +119,10 @@ def standings(boards: Sequence[Leaderboard], equivalent: float | None = None) ->
     named = [titled(group) for group in suites.values()]
     complete = [_complete(group) for group in named]
     metric = boards[0].metric if boards else ""
-    pairs = [tests.across(list(found.values())) if len(found) > 1 else [] for found in complete]
+    pairs = [
+        tests.across(list(found.values()), [boards[title].draws for title in found]) if len(found) > 1 else []
+        for boards, found in zip(named, complete, strict=True)
+    ]
     concluded = judged(pairs, higher_is_better(metric), margin_of(metric, equivalent))
     return [_standing(*found) for found in zip(named, complete, concluded, strict=True)]
 
@@ -134,7 +137,7 @@ Blocks = Mapping[str, Mapping[str, Mapping[int, float]]]  # by scenario, then me
 
 def _complete(boards: Mapping[str, Leaderboard]) -> Blocks:
     """The scores of the scenarios in which every method has one, of methods that have one in any."""
-    blocks = {title: board.scores for title, board in boards.items()}
+    blocks = {title: board.by_seed for title, board in boards.items()}
     everyone = dict.fromkeys(name for block in blocks.values() for name in block)
     return {
         title: {name: block[name] for name in everyone}
@@ -154,8 +157,8 @@ def _standing(boards: Mapping[str, Leaderboard], complete: Blocks, pairs: Sequen
     means = {name: sum(block[name] for block in placed.values()) / len(placed) for name in everyone if placed}
     methods = sorted(everyone, key=lambda name: means.get(name, 0.0))
     crossed = crossing({title: board.pairs for title, board in boards.items()})
-    used = list(complete.values())
-    concluded = len(used) > 1 and not crossed and len(methods) > 1 and tests.enough(used)
+    used, draws = list(complete.values()), [boards[title].draws for title in complete]
+    concluded = len(used) > 1 and not crossed and len(methods) > 1 and tests.enough(used, draws)
     return Standing(
         boards=boards,
         methods=methods,
@@ -243,10 +246,9 @@ def _caption(one: Standing) -> str:
     metric = unit_of(one.metric)
     if not rows:
         return f"{metric}: no cell has finished"
-    rounds, seeds = {str(row.round) for row in rows}, sorted({len(row.runs) for row in rows})
+    rounds, n = {str(row.round) for row in rows}, replicates(one.boards.values())
     at = AT.get(one.first.at) or (f"round {rounds.pop()}" if len(rounds) == 1 else "last round")
-    n = counted(seeds[0], "seed") if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]} seeds"
-    return f"{metric} · {at} · {n if seeds == [1] else f'mean of {n}'}"
+    return f"{metric} · {at} · {n if n == '1 seed' else f'mean of {n}'}"
 
 
 def _ranked_over(one: Standing) -> list[str]:
@@ -277,7 +279,7 @@ def _notes(one: Standing) -> list[str]:
     """What stands below the leaderboards, each note once with where it stands."""
     places: dict[str, list[str]] = {}
     for title, board in one.boards.items():
-        for text in filter(None, (board.warning, *board.notes, too_few(board.scores))):
+        for text in filter(None, (board.warning, *board.notes, too_few(board.scores, board.replicate))):
             places.setdefault(text, []).append(title)
     where = {text: "" if len(at) == len(one.boards) else f" ({shortened(at, PLACES)})" for text, at in places.items()}
     notes = [f"{text}{where[text]}" for text in sorted(places, key=lambda text: -len(places[text]))]
@@ -316,6 +318,8 @@ def _summary_legend(found: Sequence[Standing]) -> list[str]:
         legend.append(f"mean {RANK}")
     if any(one.groups for one in found):
         legend.append("group: methods that share a letter are not significantly different over these scenarios.")
+    if any(board.replicate == "draw" for board in boards):
+        legend.append(MEANINGS["n_draws"])
     return legend
 
 

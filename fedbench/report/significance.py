@@ -15,7 +15,7 @@ POINT = 0.01  # of a fraction that is shown in percent
 NAMED = 6  # methods that a sentence names
 CONDITIONS = "Benjamini-Hochberg over all pairs of ranked methods shown"
 
-BySeed = Mapping[int, float]
+Scores = Mapping[int, float]  # by seed, or by draw
 
 
 def margin_of(metric: str, equivalent: float | None) -> float | None:
@@ -46,37 +46,38 @@ def apart(pairs: Collection[Pair]) -> set[frozenset[str]]:
     return {frozenset((pair.method, pair.other)) for pair in pairs if pair.apart}
 
 
-def groups_of(scores: Mapping[str, BySeed], pairs: Collection[Pair]) -> dict[str, str]:
+def groups_of(scores: Mapping[str, Scores], pairs: Collection[Pair]) -> dict[str, str]:
     """Tie groups as letters: methods that share one are not significantly different.
 
     Args:
-        scores: by ranked method, the best first, its score by seed.
+        scores: by ranked method, the best first, its score by replicate.
         pairs: all pairs of these methods, with verdicts.
     """
-    enough = [name for name, by_seed in scores.items() if len(by_seed) >= FEWEST]
+    enough = [name for name, by_draw in scores.items() if len(by_draw) >= FEWEST]
     return letters(enough, apart(pairs)) if len(enough) > 1 else {}
 
 
-def too_few(scores: Mapping[str, BySeed]) -> str:
-    """A sentence where some methods have too few seeds to conclude anything; "" where none has."""
-    few = [name for name, by_seed in scores.items() if len(by_seed) < FEWEST]
+def too_few(scores: Mapping[str, Scores], replicate: str = "seed") -> str:
+    """A sentence where some methods have too few replicates to conclude anything; "" where none has."""
+    few = [name for name, by_draw in scores.items() if len(by_draw) < FEWEST]
     if not few or len(scores) < 2:
         return ""
     if len(few) == len(scores):
-        most = counted(max(map(len, scores.values())), "seed")
-        return f"{most}: nothing is concluded about which method is best, which takes at least three seeds."
-    return f"{', '.join(few)}: fewer than three seeds, nothing is concluded about them."
+        most = counted(max(map(len, scores.values())), replicate)
+        return f"{most}: nothing is concluded about which method is best, which takes at least three {replicate}s."
+    return f"{', '.join(few)}: fewer than three {replicate}s, nothing is concluded about them."
 
 
-def conclusion(scores: Mapping[str, BySeed], pairs: Collection[Pair]) -> str:
+def conclusion(scores: Mapping[str, Scores], pairs: Collection[Pair], replicate: str = "seed") -> str:
     """One sentence on which method is best, and which are not significantly different from it.
 
     Args:
-        scores: by ranked method, the best first, its score by seed.
+        scores: by ranked method, the best first, its score by replicate.
         pairs: all pairs of these methods, with verdicts.
+        replicate: what is tested, a seed or a draw.
     """
-    few = too_few(scores)
-    tested = {name: by_seed for name, by_seed in scores.items() if len(by_seed) >= FEWEST}
+    few = too_few(scores, replicate)
+    tested = {name: by_draw for name, by_draw in scores.items() if len(by_draw) >= FEWEST}
     if len(scores) < 2 or len(tested) < 2:
         return few
     best, *others = tested

@@ -12,9 +12,10 @@ from fedbench.report.board_frames import about
 from fedbench.report.budget import PAID, paid
 from fedbench.report.frames import PLACE, Format, Frame, frame, page
 from fedbench.report.leaderboards import Leaderboard, Row
-from fedbench.report.run_scores import curve, is_fraction, score
+from fedbench.report.run_scores import curve, is_fraction
 from fedbench.results import Result
 from fedbench.results.metric_direction import higher_is_better, reaches
+from fedbench.results.scores import mean, spread
 
 # What is needed until then, in the order of the table, and the titles.
 TITLES = {"rounds": "round", "seconds": "simulated", "bytes": "bytes", "flops": "FLOPs", "joules": "energy"}
@@ -85,8 +86,9 @@ def _columns(board: Leaderboard, row: Row, target: float) -> dict[str, Any]:
     found |= {"status": row.status, "n_reached": len(reached), "n_seeds": len(done)}
     for what in TITLES:
         if values := [one[what] for one in reached if what in one]:
-            found[what] = score(values).mean
-    return found | ({"rounds_std": score([one["rounds"] for one in reached]).std} if reached else {})
+            found[what] = mean(values)
+    rounds = [one["rounds"] for one in reached]
+    return found | ({"rounds_std": spread(rounds, 1)} if len(rounds) > 1 else {})
 
 
 def needs(result: Result, metric: str, target: float) -> dict[str, float]:

@@ -26,7 +26,7 @@ def _board(name, value):
     rows = []
     for method in ("fedra", "depthfl"):
         run = RunScores(0, 1, {}, {}, value, value)
-        rows.append(Row(method, "", "accuracy", "finished", [run], {}, score([value]), None, None, None, []))
+        rows.append(Row(method, "", "accuracy", "finished", [run], {}, score({0: value}, {}), None, None, None, []))
     place = Place("s", name, "", "micro_vit", "strokes6", "paper")
     return Leaderboard(place, "accuracy", "test", "final", None, None, [], rows, [f"a note on {name}"])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -20,7 +20,8 @@ class PairedDifference:
     """Mean difference over paired seeds. low, high (95 % interval) and p (paired t-test) exist from three pairs on, the
     interval only where the differences are not all the same number, other than 0.
 
-    values: the differences in the order of seeds, for `p_sign_flip`; empty where the test is not over seeds.
+    n: the replicates tested: seeds, or draws of several seeds · values: their differences in the order of seeds, for
+    `p_sign_flip`; empty where the test is not over seeds · seeds: how many both have.
     """
 
     mean: float
@@ -29,6 +30,7 @@ class PairedDifference:
     p: float | None
     n: int
     values: Sequence[float]
+    seeds: int
 
     @property
     def p_sign_flip(self) -> float | None:
@@ -36,8 +38,34 @@ class PairedDifference:
         return sign_flip(self.values) if self.p is not None and self.values else None
 
 
-def difference(ours: Mapping[int, float], theirs: Mapping[int, float]) -> PairedDifference | None:
-    """ours - theirs over the seeds both have; None where they share none.
+Draws = Mapping[int, int]  # by seed, the draw that it belongs to; a seed that is not there is a draw of its own
+
+
+def by_draw(values: Mapping[int, float], draws: Draws) -> dict[int, float]:
+    """The mean of each draw over its seeds, in the order of seeds."""
+    found: dict[int, list[float]] = {}
+    for seed in sorted(values):
+        found.setdefault(draws.get(seed, seed), []).append(values[seed])
+    return {draw: sum(own) / len(own) for draw, own in found.items()}
+
+
+def joined(parts: Iterable[Draws]) -> dict[int, int]:
+    """The finest draws of which none divides a draw of any part."""
+    parts = list(parts)
+    found = {seed: {seed} for part in parts for seed in part}
+    for part in parts:
+        for draw in dict.fromkeys(part.values()):
+            whole = set[int]().union(*(found[seed] for seed in part if part[seed] == draw))
+            found |= dict.fromkeys(whole, whole)
+    return {seed: min(whole) for seed, whole in found.items()}
+
+
+def difference(
+    ours: Mapping[int, float], theirs: Mapping[int, float], draws: Draws | None = None
+) -> PairedDifference | None:
+    """ours - theirs over the seeds both have; None where they share none. draws: where some seeds are one replicate.
+
+    The differences of the seeds of a draw are averaged first, and the test is over draws.
 
     Interval and p are Student's t for paired differences. A bootstrap over three or five seeds is far too narrow
     (for three, it ends at the smallest and the largest difference, which covers the truth in 75 % of cases),
@@ -45,22 +73,23 @@ def difference(ours: Mapping[int, float], theirs: Mapping[int, float]) -> Paired
     everything; p is the sign-flip test's there, and there is no interval, unless both are equal. What is the same
     number depends on the size of the scores, whose rounding may be all that a small difference varies by.
     """
-    pairs = [(ours[seed], theirs[seed]) for seed in sorted(ours.keys() & theirs.keys())]
-    if not pairs:
+    shared = sorted(ours.keys() & theirs.keys())
+    if not shared:
         return None
-    d, n = [one - other for one, other in pairs], len(pairs)
+    d = list(by_draw({seed: ours[seed] - theirs[seed] for seed in shared}, draws or {}).values())
+    n, seeds = len(d), len(shared)
     if not all(map(math.isfinite, d)):
-        return PairedDifference(math.fsum(d) / n, None, None, None, n, d)
-    rounding = ROUNDING * max(map(abs, (*d, *(score for pair in pairs for score in pair))))
+        return PairedDifference(math.fsum(d) / n, None, None, None, n, d, seeds)
+    rounding = ROUNDING * max(map(abs, (*d, *(side[seed] for side in (ours, theirs) for seed in shared))))
     d = [0.0 if abs(x) <= rounding else x for x in d]
     mean = math.fsum(d) / n
     if n < FEWEST:
-        return PairedDifference(mean, None, None, None, n, d)
+        return PairedDifference(mean, None, None, None, n, d, seeds)
     if max(d) - min(d) <= rounding:
         ends = None if any(d) else 0.0
-        return PairedDifference(mean, ends, ends, sign_flip(d), n, d)
+        return PairedDifference(mean, ends, ends, sign_flip(d), n, d, seeds)
     around = student(d)
-    return PairedDifference(mean, around.low, around.high, two_sided(mean / deviation(d) * n**0.5, n - 1), n, d)
+    return PairedDifference(mean, around.low, around.high, two_sided(mean / deviation(d) * n**0.5, n - 1), n, d, seeds)
 
 
 def sign_flip(d: Sequence[float]) -> float:

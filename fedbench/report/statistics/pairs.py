@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from string import ascii_letters
 
-from fedbench.report.statistics.paired import PairedDifference, difference
+from fedbench.report.statistics.paired import Draws, PairedDifference, difference
 
 ALPHA = 0.05
 BETTER, WORSE, EQUAL, INCONCLUSIVE = "better", "worse", "equal", "inconclusive"
@@ -44,13 +44,17 @@ class Pair(PairedDifference):
         return replace(turned, verdict=verdict, method=method, other=other)
 
 
-def all_pairs(scores: Mapping[str, Mapping[int, float]]) -> list[Pair]:
-    """Of every two methods that share a seed, in their order. scores: by method, then by seed."""
-    return [pair for one, two in combinations(scores, 2) if (pair := paired(one, scores[one], two, scores[two]))]
+def all_pairs(scores: Mapping[str, Mapping[int, float]], draws: Draws | None = None) -> list[Pair]:
+    """Of every two methods that share a seed, in their order. scores: by method, then by seed · draws: as of
+    `difference`."""
+    found = (paired(one, scores[one], two, scores[two], draws) for one, two in combinations(scores, 2))
+    return [pair for pair in found if pair]
 
 
-def paired(method: str, ours: Mapping[int, float], other: str, theirs: Mapping[int, float]) -> Pair | None:
-    found = difference(ours, theirs)
+def paired(
+    method: str, ours: Mapping[int, float], other: str, theirs: Mapping[int, float], draws: Draws | None = None
+) -> Pair | None:
+    found = difference(ours, theirs, draws)
     return Pair(**vars(found), method=method, other=other) if found else None
 
 

@@ -11,6 +11,7 @@ from itertools import combinations
 import numpy as np
 
 from fedbench.report.statistics.intervals import FEWEST
+from fedbench.report.statistics.paired import Draws, by_draw, joined
 from fedbench.report.statistics.pairs import ALPHA, Pair, paired
 from fedbench.results.metric_direction import without_noise
 
@@ -19,9 +20,10 @@ WILCOXON_FROM = 6  # scenarios: of five, no signed-rank test can give less than 
 Scores = Mapping[int, float]  # by seed
 
 
-def mean(scores: Scores) -> float:
-    """Over seeds: within a scenario they are replicates, and it is one block however many there are."""
-    return math.fsum(scores.values()) / len(scores)
+def mean(scores: Scores, draws: Draws | None = None) -> float:
+    """Over replicates: within a scenario these are one block however many there are. draws: as of `difference`."""
+    values = by_draw(scores, draws or {}).values()
+    return math.fsum(values) / len(values)
 
 
 def ranked(scores: Mapping[str, float], higher: bool) -> dict[str, float]:
@@ -67,8 +69,8 @@ def critical_difference(methods: int, scenarios: int) -> float | None:
     return q * (methods * (methods + 1) / (6 * scenarios)) ** 0.5
 
 
-def across(blocks: Sequence[Mapping[str, Scores]]) -> list[Pair]:
-    """Every two methods over all scenarios; blocks: by scenario, the scores by method and seed.
+def across(blocks: Sequence[Mapping[str, Scores]], draws: Sequence[Draws] = ()) -> list[Pair]:
+    """Every two methods over all scenarios; blocks: by scenario, the scores by method and seed · draws: of each.
 
     From six scenarios on, Wilcoxon's signed-rank test of the differences of means over seeds: what it finds is said of
     scenarios like these, and n counts them. Below, no such test can find anything; there the differences are averaged
@@ -76,34 +78,38 @@ def across(blocks: Sequence[Mapping[str, Scores]]) -> list[Pair]:
     alone. No interval stands next to Wilcoxon's p.
     """
     pairs = list(combinations(blocks[0], 2)) if blocks else []
+    draws = draws or [{}] * len(blocks)
     if len(blocks) >= WILCOXON_FROM:
-        return _over_scenarios(pairs, blocks)
-    return [pair for one, two in pairs if (pair := _over_seeds(one, two, blocks))]
+        return _over_scenarios(pairs, blocks, draws)
+    return [pair for one, two in pairs if (pair := _over_seeds(one, two, blocks, joined(draws)))]
 
 
-def _over_scenarios(pairs: Sequence[tuple[str, str]], blocks: Sequence[Mapping[str, Scores]]) -> list[Pair]:
-    means = {name: [mean(block[name]) for block in blocks] for name in blocks[0]}
+def _over_scenarios(
+    pairs: Sequence[tuple[str, str]], blocks: Sequence[Mapping[str, Scores]], draws: Sequence[Draws]
+) -> list[Pair]:
+    own = list(zip(blocks, draws, strict=True))
+    means = {name: [mean(block[name], drawn) for block, drawn in own] for name in blocks[0]}
     d = [[round(x - y, 12) for x, y in zip(means[one], means[two], strict=True)] for one, two in pairs]
     tested = zip(pairs, d, signed_ranks(d), strict=True)
     return [
-        Pair(math.fsum(x) / len(x), None, None, p, len(x), (), method=one, other=two) for (one, two), x, p in tested
+        Pair(math.fsum(x) / len(x), None, None, p, len(x), (), 0, method=one, other=two) for (one, two), x, p in tested
     ]
 
 
-def _over_seeds(one: str, two: str, blocks: Sequence[Mapping[str, Scores]]) -> Pair | None:
+def _over_seeds(one: str, two: str, blocks: Sequence[Mapping[str, Scores]], draws: Draws) -> Pair | None:
     shared = set.intersection(*({*block[one]} & {*block[two]} for block in blocks))
     ours, theirs = (
         {seed: math.fsum(block[name][seed] for block in blocks) / len(blocks) for seed in shared} for name in (one, two)
     )
-    return paired(one, ours, two, theirs)
+    return paired(one, ours, two, theirs, draws)
 
 
-def enough(blocks: Sequence[Mapping[str, Scores]]) -> bool:
+def enough(blocks: Sequence[Mapping[str, Scores]], draws: Sequence[Draws] = ()) -> bool:
     """Whether the paired tests can conclude anything."""
     if len(blocks) >= WILCOXON_FROM:
         return True
     seeds = [{*scores} for block in blocks for scores in block.values()]
-    return bool(seeds) and len(set.intersection(*seeds)) >= FEWEST
+    return bool(seeds) and len(by_draw(dict.fromkeys(set.intersection(*seeds), 0.0), joined(draws))) >= FEWEST
 
 
 def bars(mean_ranks: Sequence[float], cd: float) -> list[tuple[float, float]]:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedbench.report.statistics.paired import difference, sign_flip
+from fedbench.report.statistics.paired import by_draw, difference, joined, sign_flip
 
 
 def test_only_shared_seeds_are_paired_and_p_is_that_of_the_paired_t_test():
@@ -88,3 +88,31 @@ def test_sign_flip_by_hand_and_by_draws():
     assert sign_flip([1.0, 3.0]) == 0.5
     assert sign_flip([0.0] * 4) == 1.0
     assert 0 < sign_flip([1.0] * 20) < 0.001
+
+
+ROTATED = {seed: seed % 3 for seed in range(5)}  # seeds 0 and 3, 1 and 4 are one draw each
+
+
+def test_seeds_of_one_draw_are_one_replicate():
+    ours, theirs = {0: 0.5, 1: 0.7, 2: 0.6, 3: 0.7, 4: 0.9}, {0: 0.4, 1: 0.5, 2: 0.6, 3: 0.4, 4: 0.3}
+    found = difference(ours, theirs, ROTATED)
+    alone = difference({0: 0.2, 1: 0.4, 2: 0.0}, dict.fromkeys(range(3), 0.0))
+    assert (found.n, found.seeds) == (3, 5)
+    assert [found.mean, found.low, found.high, found.p] == pytest.approx([alone.mean, alone.low, alone.high, alone.p])
+
+
+def test_only_seeds_that_both_have_enter_a_draw():
+    found = difference({0: 0.5, 3: 0.9}, {0: 0.4}, ROTATED)
+    assert (found.n, found.seeds, found.mean) == (1, 1, pytest.approx(0.1))
+
+
+def test_scores_of_a_draw_are_averaged_and_a_seed_alone_is_kept_to_the_bit():
+    assert by_draw({4: 0.3, 1: 0.1, 2: 0.1 + 0.2}, ROTATED) == {1: 0.2, 2: 0.1 + 0.2}
+    assert by_draw({7: 0.1}, {}) == {7: 0.1}
+
+
+def test_draws_of_several_scenarios_are_joined_where_they_share_seeds():
+    pairs = {0: 0, 1: 0, 2: 2, 3: 2, 4: 4}
+    assert joined([{seed: seed for seed in range(5)}, pairs]) == pairs
+    assert joined([pairs, {0: 0, 1: 1, 2: 1, 3: 3, 4: 4}]) == {0: 0, 1: 0, 2: 0, 3: 0, 4: 4}
+    assert joined([]) == {}
