@@ -63,16 +63,40 @@ def settings(results: Sequence[Result]) -> Iterable[tuple[str, list[Result]]]:
     for (_, _, variant, *_), group in named.items():
         started = [plugin_versions(r.manifest) for r in group if r.manifest]
         common = set.intersection(*map(set, started)) if started else set()  # others are single methods'
-        for text, part in _apart(group, (*SHARED, "faults", "evaluation"), partial(_shared, plugins=common)):
+        shared = partial(_shared, plugins=common, following=following_seed(group))
+        for text, part in _apart(group, (*SHARED, "faults", "evaluation"), shared):
             yield "; ".join(filter(None, (variant, text))), part
 
 
-def _shared(result: Result, plugins: Collection[str]) -> dict[str, Any]:
+DRAWN = {"data": "data", "backbone": "weights"}  # whose options may be the seed, and their fingerprints
+
+
+def following_seed(results: Iterable[Result]) -> list[tuple[str, str]]:
+    """The options of data and backbone that are the seed in every cell, as (`data`, `draw`); none of one seed alone,
+    nor where two cells of a seed have different data or weights."""
+    cells = [(r.entry.seed, r.manifest) for r in results if r.manifest]
+    if len({seed for seed, _ in cells}) < 2:
+        return []
+    configs = [(seed, manifest["config"]) for seed, manifest in cells]
+    found = [
+        (part, key)
+        for part in DRAWN
+        for key, value in configs[0][1].get(part, {}).items()
+        if type(value) is int and all(config.get(part, {}).get(key) == seed for seed, config in configs)
+    ]
+    kinds = {(seed, repr(manifest.get("fingerprints"))) for seed, manifest in cells} if found else set()
+    return found if len(kinds) == len({seed for seed, _ in kinds}) else []
+
+
+def _shared(result: Result, plugins: Collection[str], following: Collection[tuple[str, str]]) -> dict[str, Any]:
     """What must agree; in place of settings that a method brings itself, what its suite gives all others. plugins:
-    those that computed all cells."""
+    those that computed all cells · following: options that are the seed."""
     theirs = {key: value for key, value in (result.entry.shared or {}).items() if key in OPTIONS}
     config = {**result.manifest["config"], **theirs}
     shared = {key: config.get(key) for key in SHARED} | {"fingerprints": result.manifest.get("fingerprints")}
+    for part, key in following:
+        shared[part] = {**shared[part], key: "seed"}
+        shared["fingerprints"] = {**(shared["fingerprints"] or {}), DRAWN[part]: "seed"}
     shared["plugins"] = {name: code for name, code in plugin_versions(result.manifest).items() if name in plugins}
     shared["faults"] = config.get("faults") or {}
     evaluation = config.get("evaluation", {})

@@ -9,7 +9,7 @@ from functools import cached_property, partial
 
 from fedbench.errors import UserError
 from fedbench.report.budget import PAID, Budget, Costs, cheapest, check_known, cost, mean_cost, paid, read_budget
-from fedbench.report.grouping import Place, by_label, draws_of, registered, settings, unknown
+from fedbench.report.grouping import Place, by_label, draws_of, following_seed, registered, settings, unknown
 from fedbench.report.missing_values import ABSENCES, notes
 from fedbench.report.run_scores import AT, MeanScore, RunScores, check_direction, is_fraction, metrics, run, score
 from fedbench.report.significance import groups_of, margin_of
@@ -245,6 +245,8 @@ def _leaderboard(
     if isinstance(at, Budget) and at.amount is None and (least := cheapest(cells, at.what, methods)):
         at = replace(at, amount=least[1])
         first_notes = [f"the budget is what {least[0]} spends in all its rounds; --budget sets another"]
+    followed = ", ".join(map(".".join, following_seed([r for part in cells.values() for r in part])))
+    drawn = [f"drawn anew with each seed: {followed}"] if followed else []
     runs = {label: _runs(part, metric, split, at) for label, part in cells.items()}
     draws = draws_of((r.entry.seed, r.manifest["config"]) for part in cells.values() for r in part if r.manifest)
     rows = [
@@ -264,7 +266,7 @@ def _leaderboard(
         baseline=baseline if runs.get(baseline, {}).get(metric) else None,
         domains=tuple(domains),
         rows=rows,
-        notes=first_notes + notes(cells, rows, metric, at if isinstance(at, Budget) else None),
+        notes=drawn + first_notes + notes(cells, rows, metric, at if isinstance(at, Budget) else None),
     )
 
 

@@ -23,6 +23,7 @@ from fedbench.runner.successive_halving import Tried, standing, tried
 from fedbench.simulation.cell_job import CellJob
 from fedbench.simulation.cost_estimate import cost_estimates, of_one_method
 from fedbench.suite import Suite
+from fedbench.types import assignment
 
 MACHINE = ("device", "cpu", "gpu")  # two machines with these in common are taken to be equally fast
 SAME_SPEED = ("rounds", "local_epochs", "max_steps")  # of training, in which cells of one kind may differ
@@ -171,9 +172,17 @@ def past_rounds(folder: Path, machine: Mapping[str, Any]) -> dict[str, float]:
 
 
 def but_seed_and_rounds(config: Mapping[str, Any]) -> str:
-    """Equal for cells that differ in seed and rounds alone, whose rounds take equally long."""
+    """Equal for cells that differ in seed and rounds alone, whose rounds take equally long, whoever has which size."""
     train = {key: value for key, value in config["train"].items() if key != "rounds"}
-    return hash_of_json({**config, "seed": None, "train": train})
+    parts = {part: _without_seed(config[part], config["seed"]) for part in ("data", "backbone") if part in config}
+    for (key, way), values in assignment(config).items():
+        parts[key] = {**config[key], way: sorted(values)}
+    return hash_of_json({**config, **parts, "seed": None, "train": train})
+
+
+def _without_seed(options: Mapping[str, Any], seed: int) -> dict[str, Any]:
+    """Options of which those that are the seed are 0, their usual default: another draw takes as long."""
+    return {key: 0 if type(value) is int and value == seed else value for key, value in options.items()}
 
 
 def kind_of(cell: Cell) -> str:

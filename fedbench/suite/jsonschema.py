@@ -7,7 +7,7 @@ from typing import Any
 from fedbench.registry.catalogue import REQUIRED, SET_UP, Catalogue, Component
 from fedbench.schema import schema_of
 from fedbench.suite.keys import SuiteKeys
-from fedbench.suite.references import implied
+from fedbench.suite.references import SEED, implied, may_follow_seed
 from fedbench.suite.setting_layers import NESTED
 
 
@@ -86,6 +86,9 @@ def _option(component: Component, key: str, default: Any) -> dict[str, Any]:
     kind, takes = component.kind, component.takes.get(key)
     if kind in SET_UP and key in NESTED:
         return _reference(NESTED[key], {})
+    whole = takes or implied(component, key) or {}
+    if default != REQUIRED and may_follow_seed(component, whole):
+        return {"anyOf": [whole, {"const": SEED}], "default": default}
     if takes is not None:
         return takes if default == REQUIRED else {**takes, "default": default}
     if default == REQUIRED:

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from fedbench.data.sources import located, relative_root
 from fedbench.errors import DataMissing, UserError
 from fedbench.suite.node import INVALID, Node, Problems
+from fedbench.suite.references import with_seed
 from fedbench.suite.setting_layers import CORE_KEYS
 from fedbench.words import counted
 
@@ -40,9 +41,11 @@ class Limits:
         problems: Problems,
         overlays: Sequence[str] = (),
         base: Path = Path(),
+        seed: int = 0,
     ) -> None:
-        """overlays: what --data could name in place of data that are not there · base: of `located`."""
-        self.facts, self.problems, self.overlays, self.base = facts, problems, overlays, base
+        """overlays: what --data could name in place of data that are not there · base: of `located` · seed: one of the
+        suite's, for options that are the seed."""
+        self.facts, self.problems, self.overlays, self.base, self.seed = facts, problems, overlays, base, seed
         self._known: dict[str, Any] = {}
 
     def check(self, settings: Node) -> None:
@@ -71,7 +74,8 @@ class Limits:
         own = {key: part for key, part in node.value.items() if key not in core_keys}
         if not all(part.is_valid for part in own.values()):
             return None
-        reference = {key: part.plain() for key, part in own.items()}  # other keys of the section may be invalid
+        plain = {key: part.plain() for key, part in own.items()}  # other keys of the section may be invalid
+        reference = with_seed(plain, self.seed)
         key = json.dumps([what, reference], sort_keys=True)
         if key not in self._known:
             try:

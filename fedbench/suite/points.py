@@ -12,6 +12,7 @@ from fedbench.errors import UserError
 from fedbench.registry.catalogue import OWN_SETTINGS
 from fedbench.suite.assignments import assigned
 from fedbench.suite.node import Mark, Node
+from fedbench.suite.references import with_seed
 from fedbench.words import suggestion
 
 
@@ -213,6 +214,7 @@ class Suite:
     def _config(self, group: Group, label: str, seed: int) -> dict[str, Any]:
         settings, method = _copied(group.own.get(label, group.settings)), group.methods[label]
         settings = assigned(settings, group.assign, seed)
+        settings |= {part: with_seed(settings[part], seed) for part in ("data", "backbone")}
         return {**settings, "method": _copied(method), "seed": seed, "profile": self.profile}
 
 

@@ -21,6 +21,14 @@ from fedbench.words import nearest, quoted, shown, suggestion
 _ALSO_TEXT = {("backbone", "pretrained")}
 
 
+SEED = "seed"
+_FOLLOW_SEED = ("dataset", "backbone")  # kinds whose whole numbers from 0 on may be `seed`: that of the cell
+
+
+class FollowsSeed(str):
+    """The word `seed` as the value of an option that is each cell's own seed."""
+
+
 def reference(catalogue: Catalogue, kind: str, given: str | Mapping[str, Any], source: str) -> dict[str, Any]:
     """A reference outside a suite, every option written out: a name, or `{name: ..., option: value}` as YAML or a dict.
 
@@ -42,6 +50,7 @@ class References:
     catalogue: Catalogue
     profile: str
     problems: Problems
+    in_suite: bool = False
 
     def settings(self, node: Node) -> Node:
         """Settings with every component complete."""
@@ -173,6 +182,8 @@ class References:
             takes = {"type": "boolean"}  # nobody calls a file so
         if takes is None or not part.is_valid or (type(value) is type(default) and value == default):
             return part
+        if self.in_suite and value == SEED and may_follow_seed(component, takes):
+            return replace(part, value=FollowsSeed(SEED))
         found = list(faults(takes, value))
         for fault in found:
             at = part.at(*fault.path)
@@ -182,6 +193,18 @@ class References:
             return replace(part, value=INVALID)
         floats = isinstance(default, float) and isinstance(value, int)
         return replace(part, value=float(value)) if floats else part
+
+
+def may_follow_seed(component: Component, takes: Schema) -> bool:
+    """Whether an option that takes this, of a data set or a backbone, may be the seed of each cell."""
+    return component.kind in _FOLLOW_SEED and takes.get("type") == "integer" and takes.get("minimum") in (None, 0)
+
+
+def with_seed(part: Any, seed: int) -> Any:
+    """A configuration with the seed in place of `FollowsSeed`."""
+    if isinstance(part, dict):
+        return {key: with_seed(value, seed) for key, value in part.items()}
+    return seed if isinstance(part, FollowsSeed) else part
 
 
 def implied(component: Component, key: str) -> Schema | None:

@@ -77,7 +77,7 @@ class _Resolver:
         self.called = [f"data={data}"] if data else []
         self.called += [f"profile={profile}"] if profile and profile != own else []
         self.known = Known(self.tree.get("devices"), self.problems)
-        self.references = References(catalogue, self.profile, self.problems)
+        self.references = References(catalogue, self.profile, self.problems, in_suite=True)
         self.methods = Methods(self.tree.get("methods"), self.references)
 
     def _plain(self, key: str, default: Any) -> Any:
@@ -98,7 +98,7 @@ class _Resolver:
         said = any(choice.layer is not None and choice.layer.get("data", "root") for choice in self.sets.values())
         base = Path() if said else Path(self.path).parent
         overlays = () if self.data else self._overlays()
-        self.limits = Limits(facts, self.problems, overlays, base)
+        self.limits = Limits(facts, self.problems, overlays, base, self._plain("seeds", [0])[0])
         found = list(self._points())
         drawn = self._drawn()
         trials = [list(self._points(choices)) for _, choices, _ in drawn]

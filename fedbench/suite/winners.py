@@ -18,6 +18,7 @@ from fedbench.registry.catalogue import OWN_SETTINGS, Catalogue
 from fedbench.suite.assignments import KEYS
 from fedbench.suite.node import Problems
 from fedbench.suite.points import Group, Suite
+from fedbench.suite.references import FollowsSeed
 from fedbench.suite.resolve import load
 from fedbench.suite.setting_layers import EACH_EPOCH
 from fedbench.suite.yaml import read
@@ -163,5 +164,6 @@ def _dumped(suite: Plain) -> str:
     yaml, out = YAML(typ="safe", pure=True), io.StringIO()
     yaml.default_flow_style, yaml.width = None, 120
     yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]  # which ruamel declares as None
+    yaml.representer.add_representer(FollowsSeed, lambda writer, value: writer.represent_str(str(value)))
     yaml.dump(suite, out)
     return out.getvalue()

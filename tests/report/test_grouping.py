@@ -102,3 +102,21 @@ def test_select_by_glob_name_and_seed(tmp_path):
     assert select(results) == results
     with pytest.raises(UserError, match="no scenario 'mixd'.*Did you mean 'mixed'.*There are: all_4, all_6, mixed"):
         select(results, ["mixd"])
+
+
+def drawn(folder, draws, method="fedra"):
+    for seed, draw in draws:
+        rows = eval_rows({12: {"a": 0.5, "b": 0.5}})
+        write_cell(folder / "s", method, seed, data__draw=draw, evaluation=rows)
+
+
+def test_seeds_that_draw_their_own_data_are_one_leaderboard_that_says_so(tmp_path):
+    drawn(tmp_path, [(0, 0), (3, 3), (4, 4)])
+    drawn(tmp_path, [(0, 0), (3, 3), (4, 4)], "depthfl")
+    (found,) = leaderboards(load([tmp_path]))
+    assert row(found, "fedra").average.n == 3 and "drawn anew with each seed: data.draw" in found.notes
+
+
+def test_data_of_other_draws_than_the_seed_stay_apart(tmp_path):
+    drawn(tmp_path, [(0, 0), (1, 0), (2, 5)])
+    assert [found.place.variant for found in leaderboards(load([tmp_path]))] == ["data.draw=0", "data.draw=5"]

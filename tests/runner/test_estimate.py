@@ -129,7 +129,7 @@ def test_clients_that_are_trained_side_by_side_take_no_longer_than_their_cell(fi
 
 def test_the_fastest_of_cells_that_differ_in_seed_and_rounds_counts(tmp_path, finished):
     manifest = read_manifest(finished(2000.0))
-    finished(1000.0, seed=6)  # whose clients have the capacities of seed 0
+    finished(1000.0, seed=6)  # whose clients have the capacities of seed 0 in another order
     rounds = manifest["config"]["train"]["rounds"]
     assert past_rounds(tmp_path, MACHINE) == {but_seed_and_rounds(manifest["config"]): 1000.0 / rounds}
     longer = manifest["config"] | {"train": manifest["config"]["train"] | {"rounds": 99}}

@@ -132,3 +132,19 @@ def test_a_thousand_cells_take_no_second(tmp_path):
     start = time.process_time()
     assert len(load(path, built_catalogue()).points()) == 1000
     assert time.process_time() - start < 1
+
+
+def test_an_option_that_is_the_seed_is_each_cells_own(suite_of):
+    suite = suite_of(SMALL.replace("data: strokes6", "data: {name: strokes6, draw: seed}"))
+    assert [cell.config["data"]["draw"] for cell in suite.points(seeds=[0, 4])] == [0, 4]
+    written = suite_of(SMALL.replace("data: strokes6", "data: {name: strokes6, draw: 4}"))
+    assert suite.points(seeds=[4])[0].config == written.points(seeds=[4])[0].config
+    swept = suite_of(SMALL + "sweep: {data.draw: [0, seed]}\n")
+    assert swept.variants == ("data.draw=0", "data.draw=seed")
+
+
+def test_only_whole_numbers_of_data_and_backbone_may_be_the_seed(faults_of):
+    wrong = SMALL.replace("data: strokes6", "data: strokes6\n  adapter: {name: lora, rank: seed}")
+    assert faults_of(wrong) == ['s.yaml:5:31: lora rank: expected a whole number, got "seed"']
+    pretrained = SMALL.replace("micro_vit", "{name: micro_vit, pretrained: seed}")
+    assert not faults_of(pretrained)  # a file may be called so

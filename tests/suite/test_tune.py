@@ -261,3 +261,11 @@ def test_rows_of_the_command_line_are_tuned_and_written_like_those_of_the_suite(
     written = suite_of(text_of(tuned, catalogue, tmp_path), facts=None).points()
     assert [point.config for point in written] == [point.config for point in tuned.points()]
     assert [point.method for point in written] == ["fedra", "alllarge", "fedra-missing_layers-cover"]
+
+
+def test_winners_of_a_suite_whose_seeds_draw_data_and_capacities_have_the_same_cells(suite_of, catalogue, tmp_path):
+    drawn = text().replace("data: strokes6", "data: {name: strokes6, draw: seed}\n  shuffle_capacities: true")
+    tuned = suite_of(drawn).tuned({("one", "", "fedra"): 2, ("two", "", "fedra"): 1})
+    written = suite_of(text_of(tuned, catalogue, tmp_path), facts=None)
+    of_both = [[point.config for point in suite.points(seeds=[1, 7])] for suite in (tuned, written)]
+    assert of_both[0] == of_both[1] and [config["data"]["draw"] for config in of_both[0]] == [1, 7, 1, 7]
