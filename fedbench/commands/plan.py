@@ -57,7 +57,7 @@ def plan(
     from fedbench.runner.cells import Options, doubts_of, names_taken, without_hub
     from fedbench.runner.estimate import forecast
     from fedbench.runner.runner import load
-    from fedbench.suite.assignments import repeats
+    from fedbench.suite.points import repeats
 
     options = Options(results=results, device=device, jobs=workers(jobs), timeout=timeout)
     with Spinner(f"Planning {suite}") as spinner:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from fedbench.seeding import permuted
 from fedbench.suite.keys import CANDIDATES_SEED
 from fedbench.types import assignment
-
-if TYPE_CHECKING:
-    from fedbench.suite.points import Point
 
 KEYS = {"rotate": "rotate_capacities", "shuffle": "shuffle_capacities"}
 
@@ -31,21 +28,6 @@ def assigned(settings: Mapping[str, Any], how: str, seed: int) -> dict[str, Any]
         return dict(settings)
     found = {"rotate": _rotated, "shuffle": _shuffled}[how](assignment(settings), seed)
     return {**settings, **{key: {**settings[key], way: values} for (key, way), values in found.items()}}
-
-
-def repeats(points: Iterable[Point]) -> str:
-    """A sentence where some seeds of a scenario have the same assignment and others do not; "" where none does."""
-    seeds: dict[tuple[str, str], dict[int, str]] = {}
-    for point in points:
-        seeds.setdefault((point.scenario, point.variant), {})[point.seed] = repr(assignment(point.config))
-    shared = [(len(set(found.values())), len(found)) for found in seeds.values()]
-    if not (shared := [(draws, n) for draws, n in shared if 1 < draws < n]):
-        return ""
-    draws, n = shared[0]
-    return (
-        f"{n} seeds share {draws} assignments of sizes to clients, and are tested as {draws} draws: rotate_capacities "
-        f"repeats after as many seeds as there are values; shuffle_capacities repeats after all their orders."
-    )
 
 
 def _rotated(given: Lists, seed: int) -> Lists:

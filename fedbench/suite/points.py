@@ -13,6 +13,7 @@ from fedbench.registry.catalogue import OWN_SETTINGS
 from fedbench.suite.assignments import assigned
 from fedbench.suite.node import Mark, Node
 from fedbench.suite.references import with_seed
+from fedbench.types import assignment
 from fedbench.words import suggestion
 
 
@@ -216,6 +217,21 @@ class Suite:
         settings = assigned(settings, group.assign, seed)
         settings |= {part: with_seed(settings[part], seed) for part in ("data", "backbone")}
         return {**settings, "method": _copied(method), "seed": seed, "profile": self.profile}
+
+
+def repeats(points: Iterable[Point]) -> str:
+    """A sentence where some seeds of a scenario have the same assignment and others do not; "" where none does."""
+    seeds: dict[tuple[str, str], dict[int, str]] = {}
+    for point in points:
+        seeds.setdefault((point.scenario, point.variant), {})[point.seed] = repr(assignment(point.config))
+    shared = [(len(set(found.values())), len(found)) for found in seeds.values()]
+    if not (shared := [(draws, n) for draws, n in shared if 1 < draws < n]):
+        return ""
+    draws, n = shared[0]
+    return (
+        f"{n} seeds share {draws} assignments of sizes to clients, and are tested as {draws} draws: rotate_capacities "
+        f"repeats after as many seeds as there are values; shuffle_capacities repeats after all their orders."
+    )
 
 
 def _matching(groups: Iterable[Group], scenarios: Sequence[str], variants: Sequence[str]) -> Iterator[Group]:

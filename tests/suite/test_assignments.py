@@ -8,7 +8,8 @@ from itertools import pairwise
 import pytest
 from made_up import SMALL
 
-from fedbench.suite.assignments import arrangement, repeats
+from fedbench.suite.assignments import arrangement
+from fedbench.suite.points import repeats
 
 DEPTHS = [12, 10, 8, 6, 4, 3]
 SHUFFLED = SMALL.replace("[12, 10, 8, 6, 4, 3]", "{by_domain: [12, 10, 8, 6, 4, 3]}\n  shuffle_capacities: true")
