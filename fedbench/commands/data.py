@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,13 @@ from rich.filesize import decimal
 from rich.text import Text
 
 from fedbench.commands.choices import PLUGINS, FilePath, parsed_sets
-from fedbench.commands.dataset_check import DatasetFolder, entries, make_from_packages, prepared_backbones
+from fedbench.commands.dataset_check import (
+    DatasetFolder,
+    entries,
+    make_from_packages,
+    prepared_backbones,
+    weights_findings,
+)
 from fedbench.commands.output import Screen, listing
 from fedbench.data import data_dir, root_of
 from fedbench.data.checked import DataFinding
@@ -106,8 +113,13 @@ def check(names: tuple, root: str | None, image_size: int, sets: tuple, as_json:
     if (root or sets) and len(names) != 1:
         raise UserError("--root and --set go with one NAME")
     asked = names or [entry.name for entry in known if entry.status != MISSING]
-    folders = [DatasetFolder(registry, name, _options(root, sets)) for name in asked]
-    report = [_checked(folder, image_size, None if as_json else console) for folder in folders]
+    backbones, found = prepared_backbones(registry), []
+    for name in asked:
+        if name in backbones:
+            found.append((name, weights_findings(backbones[name])))
+        else:
+            found.append((name, DatasetFolder(registry, name, _options(root, sets)).check(image_size)))
+    report = [_checked(name, findings, None if as_json else console) for name, findings in found]
     if as_json:
         _print_json(report)
     elif not names and (absent := [entry.name for entry in known if entry.status == MISSING]):
@@ -203,16 +215,16 @@ def _options(root: str | None, sets: tuple[str, ...]) -> dict[str, Any]:
     return {**({"root": root} if root else {}), **parsed_sets(sets, "unreadable=skip")}
 
 
-def _checked(folder: DatasetFolder, image_size: int, console: Console | None) -> dict:
+def _checked(name: str, found: Iterable[DataFinding], console: Console | None) -> dict:
     """The findings on one data set, as --json has them. Each is printed at once."""
     findings = []
     if console:
-        console.print(Text(folder.name, "bold"))
-    for finding in folder.check(image_size):
+        console.print(Text(name, "bold"))
+    for finding in found:
         findings.append(vars(finding))
         if console:
             _print_finding(console, finding)
-    return {"name": folder.name, "findings": findings}
+    return {"name": name, "findings": findings}
 
 
 def _print_finding(console: Console, finding: DataFinding) -> None:

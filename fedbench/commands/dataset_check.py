@@ -72,6 +72,14 @@ def make_from_packages(registry: Registry, component: Component, files: Sequence
         return prepared(component.name, component.source, files, maker.prepare)  # type: ignore[attr-defined]
 
 
+def weights_findings(backbone: Component) -> Iterator[DataFinding]:
+    """Whether the weights of a backbone are there, which are made from packages."""
+    assert backbone.source is not None
+    folder = backbone.source.place(backbone.name)
+    lacks = backbone.source.lacks(backbone.name, folder)
+    yield DataFinding("WRONG", lacks) if lacks else DataFinding("ok", f"nothing is missing in {folder}")
+
+
 class DatasetFolder:
     """A data set in one folder, with the options that a suite would set.
 

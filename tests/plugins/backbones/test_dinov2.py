@@ -130,6 +130,21 @@ def test_what_is_not_prepared_is_one_line_with_the_commands(tmp_path, empty_cach
     assert said.exit_code == 2 and said.output == f"Error: {how}\n"
 
 
+def test_list_and_check_tell_whether_it_is_prepared(tmp_path, empty_cache):
+    def said() -> tuple[str, str, int]:
+        entries = json.loads(fedbench("data", "list", "--json", cwd=tmp_path).output)
+        [status] = [entry["status"] for entry in entries if entry["name"] == "dinov2_s"]
+        checked = fedbench("data", "check", "dinov2_s", "--json", cwd=tmp_path)
+        [report] = json.loads(checked.output)
+        return status, report["findings"][0]["text"], checked.exit_code
+
+    status, text, code = said()
+    assert (status, code) == ("missing", 2) and text.startswith("dinov2_s is not prepared on this machine")
+    source = source_of(wheel(tmp_path, small_vit()))
+    prepared("dinov2_s", source, [tmp_path], dinov2.prepare)
+    assert said() == ("ready", f"nothing is missing in {empty_cache / 'prepared/dinov2_s'}", 0)
+
+
 def test_the_backbone_is_timms_at_the_wanted_size(empty_cache):
     import timm
     from safetensors.torch import save_file
