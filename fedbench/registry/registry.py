@@ -374,8 +374,10 @@ class Registry:
 
         A worker imports no others. Raises UserError.
         """
-        for plugin in sorted({component.plugin for component in self.third_party(config)}):
-            self.load(plugin)
+        for component in sorted(self.third_party(config), key=lambda component: component.plugin):
+            if component.absent:
+                raise UserError(component.absent)
+            self.load(component.plugin)
 
     def look_again(self) -> None:
         """Forget the versions of what is installed: the next one that is asked for is read from disk."""
