@@ -75,9 +75,7 @@ def repository(tmp_path):
     return place, git(place, "rev-parse", "HEAD")
 
 
-@pytest.mark.parametrize(
-    "how", ["loose", "packed", "detached", "below", "work tree", "other branch", "symbolic"]
-)
+@pytest.mark.parametrize("how", ["loose", "packed", "detached", "below", "work tree", "other branch", "symbolic"])
 def test_the_revision_is_the_one_that_git_tells(repository, how):
     place, commit = repository
     if how == "packed":
@@ -98,9 +96,7 @@ def test_the_revision_is_the_one_that_git_tells(repository, how):
     assert machine.git_revision(place) == commit
 
 
-@pytest.mark.parametrize(
-    "key", ["core.fsmonitor", "core.hooksPath", "filter.x.clean", "alias.status"]
-)
+@pytest.mark.parametrize("key", ["core.fsmonitor", "core.hooksPath", "filter.x.clean", "alias.status"])
 def test_no_program_that_a_repository_names_is_run(repository, monkeypatch, key):
     place, commit = repository
     monkeypatch.setattr(subprocess, "run", lambda *words, **how: pytest.fail(f"{words} was run"))
