@@ -95,7 +95,7 @@ def _shared(result: Result, plugins: Collection[str], following: Collection[tupl
     config = {**result.manifest["config"], **theirs}
     shared = {key: config.get(key) for key in SHARED} | {"fingerprints": result.manifest.get("fingerprints")}
     for part, key in following:
-        shared[part] = {**shared[part], key: "seed"}
+        shared[part] = {**(shared[part] or {}), key: "seed"}
         shared["fingerprints"] = {**(shared["fingerprints"] or {}), DRAWN[part]: "seed"}
     shared["plugins"] = {name: code for name, code in plugin_versions(result.manifest).items() if name in plugins}
     shared["faults"] = config.get("faults") or {}

@@ -86,7 +86,7 @@ def texts_in(place: Path, text: Sequence[str], label: str, domain: str | None) -
     named = {"text": text[0] if len(text) == 1 else list(text), "label": label, "domain": domain}
     named |= {"split": "split" if "split" in there else None}
     said = {option: columns for option, columns in named.items() if columns is not None}
-    settings = {"name": "text_table", "root": str(place), **said}
+    settings: dict[str, Any] = {"name": "text_table", "root": str(place), **said}
     dataset, splits, wrong = _read(settings, "--texts")
     how = ", as the column split has them" if "split" in said else ""
     remarks = [f"{len(splits.train):,} training and {len(splits.test):,} test texts{how}", *dataset.notes, *wrong]

@@ -76,8 +76,7 @@ def by_exits(
     def predict(model: Blocks, state: State) -> GlobalModel:
         return at(model, state, range(L), exits_of(L))
 
-    how = {"exits_of": exits_of, "predict": predict, "at": at}
-    return layerwise(setup, allocation, counted, objective, adapt=adapt, **how)
+    return layerwise(setup, allocation, counted, objective, adapt=adapt, exits_of=exits_of, predict=predict, at=at)
 
 
 def answers(logits: list[Tensor], first: str) -> Mapping[str, Tensor]:
