@@ -37,7 +37,7 @@ _YEAR = re.compile(r"\b(19|20)[0-9]{2}\b")
 OWN_SETTINGS = ("adapter", "train")
 
 # What a method is there for: to be judged, or to judge others by.
-ROLES = ("method", "ceiling", "floor", "control")
+ROLES = ("method", "ceiling", "floor", "control", "constant")
 
 # What methods have in common, in the order of tables; a method that names none is a bound or control, or stands last.
 FAMILIES = ("Depth", "Rank", "Aggregation", "Width", "Whole models", "Split learning")

@@ -215,10 +215,13 @@ def _legend(boards: Sequence[Leaderboard], present: set[str]) -> list[str]:
     return found + [text for name, text in MEANINGS.items() if name in present]
 
 
-def unranked(boards: Iterable[Leaderboard]) -> list[str]:
-    """The ceilings."""
-    rows = (row for board in boards for row in board.rows)
-    return list(dict.fromkeys(row.label for row in rows if not row.ranked and not row.output and row.runs))
+def unranked(boards: Iterable[Leaderboard]) -> dict[str, list[str]]:
+    """The methods that are never better or worse, by their role."""
+    found: dict[str, dict[str, None]] = {}
+    for row in (row for board in boards for row in board.rows):
+        if not row.ranked and not row.output and row.runs:
+            found.setdefault(row.role, {})[row.label] = None
+    return {role: list(names) for role, names in found.items()}
 
 
 def subtitle(board: Leaderboard) -> str:

@@ -15,7 +15,8 @@ from fedbench.results.identity import plugin_versions
 from fedbench.types import SIZES, assignment
 from fedbench.words import nearest, unlike
 
-ROLES = ("method", "ceiling", "floor", "control")
+ROLES = ("method", "ceiling", "floor", "control", "constant")
+UNRANKED = ("ceiling", "constant")  # most others differ from these for sure, and so they are in no test of the others
 # The parts of a configuration that must agree between the rows of a leaderboard; seed and method may differ.
 SHARED = ("backbone", "adapter", "data", *SIZES, "devices", "fit", "participation", "train", "profile", "precision")
 

@@ -9,7 +9,16 @@ from functools import cached_property, partial
 
 from fedbench.errors import UserError
 from fedbench.report.budget import PAID, Budget, Costs, cheapest, check_known, cost, mean_cost, paid, read_budget
-from fedbench.report.grouping import Place, by_label, draws_of, following_seed, registered, settings, unknown
+from fedbench.report.grouping import (
+    UNRANKED,
+    Place,
+    by_label,
+    draws_of,
+    following_seed,
+    registered,
+    settings,
+    unknown,
+)
 from fedbench.report.missing_values import ABSENCES, notes
 from fedbench.report.run_scores import AT, MeanScore, RunScores, check_direction, is_fraction, metrics, run, score
 from fedbench.report.significance import groups_of, margin_of
@@ -28,7 +37,7 @@ class Row:
     empty where there are none. results: all of the method, finished or not.
     spread and worst_clients are empty where clients were not tested, each on images of its own. status is "finished" as
     soon as one seed has finished. ranked: whether it may be better or worse than others; a ceiling, which nobody can
-    realise, and a second output never are. role: "method", "ceiling", "floor" or "control". draws: by seed, the draw of
+    realise, a constant answer and a second output never are. role: one of ROLES. draws: by seed, the draw of
     sizes that it is a part of; the same on a whole leaderboard. gap: the paired difference of the averages to the
     baseline. group: letters; methods that share one are not significantly different.
     """
@@ -126,6 +135,9 @@ class Leaderboard:
         """By row, by seed, how those seeds collapsed that did, see `fedbench.results.collapse`."""
         found = {}
         for row in self.rows:
+            if row.role == "constant":  # it cannot do otherwise
+                found[row.label] = {}
+                continue
             cells = {seed: result for seed, result in row.finished.items() if seed in row.by_seed}
             found[row.label] = {s: how for s, r in cells.items() if (how := r.collapse(row.metric, self.split))}
         return found
@@ -322,7 +334,7 @@ def _row(
         spread=score(spreads, draws) if over_clients else None,
         worst_clients=over(worst_clients) if over_clients else None,
         results=results,
-        ranked=role != "ceiling" and name == metric,
+        ranked=role not in UNRANKED and name == metric,
         role=role,
         draws=draws,
     )
@@ -336,7 +348,7 @@ def concluded(boards: Sequence[Leaderboard], equivalent: float | None = None) ->
     """The leaderboards with pairs, groups and gaps.
 
     Benjamini-Hochberg is over all pairs of ranked methods on all these leaderboards, so that every view of the same
-    results has the same verdicts. Pairs with a ceiling are a separate family: most of them differ for sure, which would
+    results has the same verdicts. Pairs with a ceiling or a constant answer are a separate family: most of them differ for sure, which would
     make room for false discoveries among the others.
     """
     if not boards:

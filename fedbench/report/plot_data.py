@@ -234,6 +234,7 @@ LINES: dict[str, Any] = {
     "dash-dot-dot": (0, (6, 1.5, 1, 1.5, 1, 1.5)),
     "ceiling": "--",
     "control": ":",
+    "constant": ":",
 }
 OF_METHODS = ("solid", "dash-dot", "long", "dash-dot-dot")
 

@@ -120,9 +120,10 @@ def crossing(boards: Mapping[str, Collection[Pair]]) -> dict[tuple[str, str], tu
     }
 
 
-def legend_of_groups(unranked: Sequence[str]) -> str:
-    """What the letters mean. unranked: the ceilings, which have none."""
-    left = f" Not ranked: {', '.join(unranked)}, as a ceiling." if unranked else ""
+def legend_of_groups(unranked: Mapping[str, Sequence[str]]) -> str:
+    """What the letters mean. unranked: by role, the methods that have none."""
+    parts = [f"{', '.join(names)} ({role})" for role, names in unranked.items()]
+    left = f" Not ranked: {', '.join(parts)}." if parts else ""
     return f"group: methods that share a letter are not significantly different (paired t-tests, {CONDITIONS}).{left}"
 
 

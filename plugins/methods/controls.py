@@ -180,5 +180,5 @@ class Probed:
 @hookimpl
 def fedbench_register_methods(register):
     everything = ["capacities", "ranks", "widths", "adapter"]
-    register("majority", majority, ignores=everything, role="control", tunable=False)
+    register("majority", majority, ignores=everything, role="constant", tunable=False)
     register("zero_round", zero_round, ignores=everything, role="control")

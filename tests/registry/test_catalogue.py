@@ -161,8 +161,9 @@ def test_methods_have_the_role_they_register_and_those_of_the_benchmark_come_fir
 
 def test_ceilings_floors_and_controls_are_built_in(registry):
     apart = {name: role for name, role in registry.catalogue.roles.items() if role != "method"}
-    controls = dict.fromkeys(("exclusive", "head_only", "local_only", "majority", "zero_round"), "control")
-    assert apart == {"alllarge": "ceiling", "pooled": "ceiling", "allsmall": "floor", **controls}
+    names = ("exclusive", "exit_probe", "head_only", "local_only", "ova_lp", "pooled_probe", "zero_round")
+    bounds = {"alllarge": "ceiling", "pooled": "ceiling", "allsmall": "floor", "majority": "constant"}
+    assert apart == {**bounds, **dict.fromkeys(names, "control")}
 
 
 def test_a_method_s_option_may_not_be_called_as_settings_of_its_own_are():

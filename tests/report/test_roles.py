@@ -32,12 +32,12 @@ def fedbench_register_methods(register):
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory, own_cache):
-    """A folder with results of three methods, two of which a file registers that was given with `run` alone; and what
+    """A folder with results of four methods, two of which a file registers that was given with `run` alone; and what
     the run said of them at its end."""
     folder = tmp_path_factory.mktemp("roles")
     (folder / "theirs.py").write_text(PLUGIN)
     changes = {"scenarios:": "seeds: [0, 1, 2]\nscenarios:", "rounds: 2": "rounds: 1"}
-    write_suite(folder, "fedra, top, {name: probe_more, extends: probe}", changes)
+    write_suite(folder, "fedra, top, {name: probe_more, extends: probe}, majority", changes)
     done = run("--plugin", "theirs.py", cwd=folder)
     assert done.exit_code == 0, done.output
     return folder, done.stdout
@@ -46,18 +46,21 @@ def ran(tmp_path_factory, own_cache):
 def test_compare_says_what_the_run_said(ran):
     folder, said = ran
     board = fedbench("compare", "r/tiny", cwd=folder).stdout
-    assert "Not ranked: top, as a ceiling" in " ".join(board.split())
+    assert "Not ranked: top (ceiling), majority (constant)." in " ".join(board.split())
+    assert "majority: " not in board, "it predicts one class by its nature, which is no collapse"
     lines = [line.rstrip() for line in board.splitlines() if line.startswith(("fedra", "top", "probe_more"))]
     assert len(lines) >= 3 and all(line in said for line in lines)
     pairs = fedbench("compare", "pairs", "r/tiny", "--format", "csv", cwd=folder).stdout
-    assert "probe_more" in pairs and ",top," not in pairs
+    assert "probe_more" in pairs and ",top," not in pairs and ",majority," not in pairs
 
 
 def test_papers_are_listed_and_pictures_have_the_lines(ran):
     folder, _ = ran
     assert f"- top: {PAPER}" in fedbench("compare", "r/tiny", "--format", "markdown", cwd=folder).stdout
     results = load([folder / "r"])
-    assert roles_of(results, {"fedra": "method"}) == {"fedra": "method", "probe": "control", "top": "ceiling"}
+    assert roles_of(results, {"fedra": "method"}) == {
+        "fedra": "method", "probe": "control", "top": "ceiling", "majority": "constant",
+    }  # fmt: skip
     assert roles_of(results, {"top": "floor"})["top"] == "floor", "what is installed knows better"
     look = styles({"top": "top", "probe_more": "probe"}, roles_of(results, {}))
     assert [one["linestyle"] for one in look.values()] == [LINES["ceiling"], LINES["control"]]
