@@ -348,8 +348,8 @@ def concluded(boards: Sequence[Leaderboard], equivalent: float | None = None) ->
     """The leaderboards with pairs, groups and gaps.
 
     Benjamini-Hochberg is over all pairs of ranked methods on all these leaderboards, so that every view of the same
-    results has the same verdicts. Pairs with a ceiling or a constant answer are a separate family: most of them differ for sure, which would
-    make room for false discoveries among the others.
+    results has the same verdicts. Pairs with a ceiling or a constant answer are a separate family: most of them differ
+    for sure, which would make room for false discoveries among the others.
     """
     if not boards:
         return []
