@@ -201,7 +201,8 @@ def _constant(
         z = next(copied.parameters()).new_zeros(1, D)
         return objective([copied.classifiers[exit.classifier](z) for exit in holding.exits], y, 0)
 
-    above, _ = counted(model, loss, image_size, model.blocks)
+    key = ("above", holding.exits, identity(objective), image_size)
+    above, _ = once(model.origin, shape.parameters, key, lambda: counted(model, loss, image_size, model.blocks))
     return flops - above, len(holding.exits) * D * next(model.parameters()).element_size()
 
 

@@ -166,7 +166,7 @@ class Assets:
         """The data set of a cell for a plan: without pixels where it has an outline, and with the length of its longest
         texts, which the tokenizer is asked for once. Raises UserError."""
         backbone = self.backbone(config["backbone"])
-        dataset = self.dataset(config["data"], backbone["image_size"]).at(config["seed"])
+        dataset = self.dataset(config["data"], backbone["image_size"])
         if not (dataset.texts and backbone["texts"]):
             return dataset.outlined
         most, splits = config["data"].get("max_length") or backbone["image_size"], dataset.load()
@@ -217,7 +217,7 @@ class Assets:
         dataset = self.dataset(config["data"], backbone["image_size"])
         if fault := mismatch(dataset.texts, backbone["texts"], config):
             raise UserError(fault)
-        train = dataset.at(config["seed"]).load().train
+        train = dataset.load().train
         partition = self.registry.make("partition", config["data"]["partition"])
         proxy = proxy_of(train, config["data"].get("proxy"), config["seed"])
         clients = dealt(partition, train, len(dataset.domains), config["seed"], proxy)

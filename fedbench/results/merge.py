@@ -215,7 +215,7 @@ def _write(suite: _Suite, expected: list[Mapping[str, Any]], searches: Mapping[K
         old = read_index(target)
         index = replace(old or Index(suite.name), suite=suite.name, expected=expected)
         if not index.seeds:
-            index = replace(index, seeds=next((one.seeds for one in suite.shards.values() if one.seeds), ()))
+            index = replace(index, seeds=next((one.seeds for one in suite.shards.values() if one.seeds), index.seeds))
         entries: list[Entry] = []
         for shard in suite.shards.values():
             entries = merged_entries(entries, shard.entries)

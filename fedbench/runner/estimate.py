@@ -174,15 +174,15 @@ def past_rounds(folder: Path, machine: Mapping[str, Any]) -> dict[str, float]:
 def but_seed_and_rounds(config: Mapping[str, Any]) -> str:
     """Equal for cells that differ in seed and rounds alone, whose rounds take equally long, whoever has which size."""
     train = {key: value for key, value in config["train"].items() if key != "rounds"}
-    parts = {part: _without_seed(config[part], config["seed"]) for part in ("data", "backbone") if part in config}
+    parts = {part: _drawn_once(config[part]) for part in ("data", "backbone") if part in config}
     for (key, way), values in assignment(config).items():
         parts[key] = {**config[key], way: sorted(values)}
     return hash_of_json({**config, **parts, "seed": None, "train": train})
 
 
-def _without_seed(options: Mapping[str, Any], seed: int) -> dict[str, Any]:
-    """Options of which those that are the seed are 0, their usual default: another draw takes as long."""
-    return {key: 0 if type(value) is int and value == seed else value for key, value in options.items()}
+def _drawn_once(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options without those that say which draw it is: another one takes as long."""
+    return {key: value for key, value in options.items() if key != "draw" and "seed" not in key}
 
 
 def kind_of(cell: Cell) -> str:

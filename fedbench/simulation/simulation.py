@@ -94,7 +94,7 @@ class Simulation:
         self.source = source = source or source_of(config, registry, device != "meta")
         fits = bool(config.get("devices")) and not fitting  # whether sizes are to be found
         shapes = replace(source, model=copy_of(source.model)) if fits and device == "meta" else None
-        self.dataset = (dataset or dataset_of(config["data"], registry, source.image_size)).at(self.seed)
+        self.dataset = dataset or dataset_of(config["data"], registry, source.image_size)
         origin = json.dumps(config["backbone"], sort_keys=True)
         self.model = body_of(source.model, origin, source.image_size)
         self.federated = federated = federated or FederatedData(

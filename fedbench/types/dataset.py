@@ -103,8 +103,6 @@ class Dataset:
             Plans are made from it.
         notes: What else a user should know about the files, a sentence each.
         texts: Whether it holds texts and not images, so that it takes a backbone of texts.
-        of_seed: Returns what a cell of that seed has, where each seed draws its own; the facts are the same for all.
-            `load` is then an example, for those who ask without a seed.
     """
 
     domains: tuple[str, ...]
@@ -116,11 +114,6 @@ class Dataset:
     outline: Callable[[], Splits] | None = None
     notes: tuple[str, ...] = ()
     texts: bool = False
-    of_seed: Callable[[int], Dataset] | None = None
-
-    def at(self, seed: int) -> Dataset:
-        """Return the data set as a cell of that seed has it."""
-        return self.of_seed(seed) if self.of_seed else self
 
     @property
     def outlined(self) -> Dataset:

@@ -90,13 +90,13 @@ SOURCE = DataSource(
 @judged(NAME)
 def make(
     image_size: int,
-    draw: Natural | Literal["seed"] = 0,
+    draw: Natural = 0,
     unseen: Annotated[list[Style], Length(0, 5, distinct=True)] | None = None,
 ) -> Dataset:
     """722 emoji, each drawn in the styles of six sets, in 37 classes: the Unicode subgroups of at least 12 emoji.
 
     Tested on a fifth of the emoji of each class, in all styles; no client trains on these in any style. draw: another
-    number tests on other emoji; `seed`: every seed of a suite on some of its own · unseen: styles without training
+    number tests on other emoji · unseen: styles without training
     images, so that their owners are clients that nobody trained with: noto, twemoji, openmoji, emojione, fluent (its
     flat ones), contrast (fluent's high contrast).
     """
@@ -115,24 +115,19 @@ def make(
     pool = image_dataset(folder, tuple(SETS), classes, samples[:ends], samples[ends:], image_size)
     untrained = [list(SETS).index(style) for style in unseen or ()]
 
-    def of_seed(seed: int) -> Dataset:
-        tested = np.tile(tested_of([len(drawn[name]) for name in classes], seed), len(SETS))
-        trained = ~tested & ~np.isin([sample.domain for sample in samples], untrained)
+    tested = np.tile(tested_of([len(drawn[name]) for name in classes], draw), len(SETS))
+    trained = ~tested & ~np.isin([sample.domain for sample in samples], untrained)
 
-        def load() -> Splits:
-            return dealt(pool.load(), trained, tested)
+    def load() -> Splits:
+        return dealt(pool.load(), trained, tested)
 
-        def outline() -> Splits:
-            y, domain = np.array([(one.label, one.domain) for one in samples], dtype=np.int64).T
-            train, test = (Images.blank(y[own], domain[own], image_size) for own in (trained, tested))
-            return Splits(train, test)
-
-        return replace(pool, fingerprint=fingerprint, load=load, outline=outline)
+    def outline() -> Splits:
+        y, domain = np.array([(one.label, one.domain) for one in samples], dtype=np.int64).T
+        train, test = (Images.blank(y[own], domain[own], image_size) for own in (trained, tested))
+        return Splits(train, test)
 
     fingerprint = hash_of_json([NAME, pool.fingerprint, draw, sorted(untrained)])
-    if draw == "seed":
-        return replace(of_seed(0), of_seed=of_seed)
-    return of_seed(draw)
+    return replace(pool, fingerprint=fingerprint, load=load, outline=outline)
 
 
 def tested_of(sizes: Sequence[int], draw: int) -> np.ndarray:

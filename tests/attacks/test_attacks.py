@@ -150,7 +150,7 @@ def test_whatever_lies_in_the_cache_of_facts(content, tmp_path, canary, monkeypa
     words = ("plan", "tiny.yaml", "--plugin", TINY, "--json")
     first = fedbench(*words, cwd=tmp_path)
     kept = list((tmp_path / "cache").rglob("*.json"))
-    assert {file.parent.name for file in kept} == {"catalogue", "backbone", "totals"}
+    assert {file.parent.name for file in kept} == {"catalogue", "backbone", "data doubts", "totals"}
     for file in kept:
         file.write_bytes(pickled(canary) if content == "pickle" else content.encode())
     assert fedbench(*words, cwd=tmp_path).stdout == first.stdout

@@ -57,10 +57,6 @@ def damage_empty(root):
     root.mkdir()
 
 
-def damage_class(root):
-    pictures(root, skip="two/b")
-
-
 def damage_image(root):
     pictures(root)
     file = root / "one/a/1.png"
@@ -75,7 +71,6 @@ def damage_nothing_there(root):
     ("damage", "told"),
     [
         (damage_empty, ("pictures holds no folders",)),
-        (damage_class, ("domain 'two' lacks class 'b', which domain 'one' has",)),
         (damage_image, ("pictures/one/a/1.png", "unreadable: skip")),
         (damage_nothing_there, ("pictures does not exist",)),
     ],

@@ -45,7 +45,9 @@ def test_differences_have_the_sign_of_their_pair_and_every_scenario():
 def test_the_answers_on_prefixes_are_what_the_figure_shows():
     frame = figures.differences([("fedra", "inclusivefl"), ("fedra", "depthfl")])
     vit, mixer = frame[frame.backbone == "micro_vit"], frame[frame.backbone == "micro_mixer"]
-    assert (mixer.high < 0).all() and mixer.verdict.isin(["better", "worse"]).all()
+    skewed = (mixer.high > 0) & (mixer.difference < 0)  # DepthFL with skewed labels
+    assert skewed.sum() == 1 and (mixer.verdict[skewed] == "inconclusive").all()
+    assert (mixer.high[~skewed] < 0).all() and mixer.verdict[~skewed].isin(["better", "worse"]).all()
     dynamic = vit.scenario == "depths change every round"
     assert (vit[~dynamic].low > 0).all() and vit[~dynamic].verdict.isin(["better", "worse"]).all()
     assert (vit[dynamic].verdict == "inconclusive").all()

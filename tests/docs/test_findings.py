@@ -70,6 +70,6 @@ def test_what_fedra_is_better_than_on_devices():
 
 
 def test_which_methods_of_the_field_have_no_results_yet():
-    said("docs/findings_tables.md", "LEGEND, FSLoRA, code and the newer controls have no results yet")
+    said("docs/findings_tables.md", "and the newer controls have no results yet")
     there = {result.entry.method for result in load([REFERENCE / "field_tuned"])}
     assert not {"legend", "fslora", "pooled", "pooled_probe"} & there

@@ -58,9 +58,7 @@ def test_papers_are_listed_and_pictures_have_the_lines(ran):
     folder, _ = ran
     assert f"- top: {PAPER}" in fedbench("compare", "r/tiny", "--format", "markdown", cwd=folder).stdout
     results = load([folder / "r"])
-    assert roles_of(results, {"fedra": "method"}) == {
-        "fedra": "method", "probe": "control", "top": "ceiling", "majority": "constant",
-    }  # fmt: skip
+    assert roles_of(results, {"fedra": "method"}) == {"fedra": "method", "probe": "control", "top": "ceiling"}
     assert roles_of(results, {"top": "floor"})["top"] == "floor", "what is installed knows better"
     look = styles({"top": "top", "probe_more": "probe"}, roles_of(results, {}))
     assert [one["linestyle"] for one in look.values()] == [LINES["ceiling"], LINES["control"]]

@@ -170,6 +170,7 @@ class Executor:
 
     failing: tuple[str, ...] = ()
     files: dict = field(default_factory=dict)
+    found: dict = field(default_factory=dict)
     jobs: list[dict] = field(default_factory=list)
 
     def make(self, kind, ref, workers, timeout):
