@@ -75,7 +75,7 @@ def test_hook_fedbench_register_methods(tmp_path):
 
 def test_hook_fedbench_register_datasets(tmp_path):
     code = "from fedbench.types import Dataset\n"
-    code += "def make(image_size, draw=0):\n    return Dataset((), (), f'{image_size} {draw}', print)\n"
+    code += "def make(image_size, draw=0):\n    return Dataset((), ('a', 'b'), f'{image_size} {draw}', print)\n"
     assert made(tmp_path, "dataset", code, image_size=8).fingerprint == "8 0"
 
 

@@ -163,10 +163,12 @@ class SuiteTables:
     @cached_property
     def _constant(self) -> dict[str, pyarrow.Table]:
         """By id, the rows of answers.parquet that tell of a constant prediction, of cells that have some."""
-        import pyarrow.compute as pc
+        import numpy as np
+        import pyarrow as pa
 
         whole = self.whole("answers")
-        few = whole.filter(pc.equal(whole["top_share"], 1.0))
+        bits = np.packbits(filled(whole, "top_share") == 1.0, bitorder="little")  # `pa.array` would import pandas
+        few = whole.filter(pa.Array.from_buffers(pa.bool_(), len(whole), [None, pa.py_buffer(bits)]))
         return {id: few.slice(start, end - start) for id, (start, end) in spans(few).items()}
 
     def constant(self, id: str, split: str, metric: str) -> set[int]:

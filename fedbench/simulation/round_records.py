@@ -22,7 +22,8 @@ from fedbench.results.metric_direction import VALIDATION, best_round, first_metr
 from fedbench.results.scores import evaluated_rounds
 from fedbench.seeding import numpy_generator
 from fedbench.simulation.client_storage import ClientStorage
-from fedbench.simulation.evaluation import Deployment, Right, Runnable, Score, Scored, offered_by
+from fedbench.simulation.commonest import commonest
+from fedbench.simulation.evaluation import Answers, Deployment, Evaluation, Right, Runnable, Score, Scored, offered_by
 from fedbench.simulation.failure_reason import Diverged
 from fedbench.simulation.faults import NOT_FINITE
 from fedbench.simulation.federation import Federation
@@ -198,6 +199,10 @@ class RoundRecords:
             }
             for score in scores
         ]
+
+    def answers(self, t: int, evaluation: Evaluation, answers: Answers) -> Rows:
+        """One row for every split and output of the models after round t, here counted from 1."""
+        return commonest(t, evaluation, answers)
 
     def sizes(self, t: int, one: Runnable, scores: Iterable[Score]) -> Rows:
         """One row for every score of the model after round t, here counted from 1, at one of its sizes."""

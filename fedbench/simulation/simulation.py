@@ -27,7 +27,6 @@ from fedbench.models.optimizer import Rates
 from fedbench.registry.registry import Registry, dataset_of
 from fedbench.seeding import generator, global_generator, seed_of
 from fedbench.simulation.checkpoint import Progress
-from fedbench.simulation.commonest import commonest
 from fedbench.simulation.evaluation import Deployment, Evaluation
 from fedbench.simulation.failure_reason import checked, checked_metric, checked_round, plugin_fault
 from fedbench.simulation.faults import Guard, received
@@ -224,7 +223,7 @@ class Simulation:
         with self.precision(), fast(self.model) if self.fast else nullcontext():
             answers = self.evaluation.answers(functools.partial(self.method.predictor, state), self.team)
             tables["eval"] += self.records.eval(t, self.evaluation.scored(answers))
-        tables["answers"] += commonest(t, self.evaluation, answers)
+        tables["answers"] += self.records.answers(t, self.evaluation, answers)
         tables["right"] = self.records.right(t, tables["right"], tables["eval"], self.evaluation.right(answers))
 
     def _deploy(self, state: State, t: int, tables: dict[str, Rows]) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from fedbench.devices.table import SERVER, SHIPPED, numbers_of
-from fedbench.suite.keys import NUMBERS
+from fedbench.suite.client_keys import NUMBERS
 from fedbench.suite.node import INVALID, Node, Problems
 from fedbench.types import SIZES
 from fedbench.words import shown, suggestion

@@ -7,7 +7,17 @@ from typing import Annotated, Any, Literal, NotRequired
 from pydantic import AfterValidator, ConfigDict, Field, with_config
 from typing_extensions import TypedDict  # pydantic takes typing's own only from Python 3.12 on
 
-from fedbench.options import Count, Natural, NotNegative, Positive, Range, Share
+from fedbench.options import Count, NotNegative, Positive, Range, Share
+from fedbench.suite.client_keys import (
+    GivenCapacities,
+    GivenDevices,
+    GivenFit,
+    GivenRanks,
+    GivenWidths,
+    OwnDevices,
+    ScaleKeys,
+    closed,
+)
 from fedbench.suite.values import (
     Factor,
     Fraction,
@@ -17,27 +27,19 @@ from fedbench.suite.values import (
     Seed,
     Span,
     distinct,
-    in_one_way,
     instead,
     kind,
     moments,
     not_both,
-    not_empty,
     rising,
     shorthand,
 )
 
-_closed = with_config(ConfigDict(extra="forbid", strict=True, allow_inf_nan=False))
 _open = with_config(ConfigDict(extra="allow", strict=True, allow_inf_nan=False))
 
-GIVEN = ("by_client", "by_domain", "shares")  # the ways to say who has which device
-NUMBERS = ("memory", "flops", "flops_bf16", "down", "up")  # what a device must have
 CANDIDATES_SEED = 1000  # of the candidates' cells, where a suite does not say
 MOST_CANDIDATES = 256
 Seeds = Annotated[list[Seed], AfterValidator(distinct), Field(min_length=1)]
-
-_COUNT = {"type": "integer", "minimum": 1}
-_SHARE = {"type": "number", "exclusiveMinimum": 0, "maximum": 1}
 
 
 @_open
@@ -47,7 +49,7 @@ class ComponentKeys(TypedDict, total=False):
     name: str
 
 
-@_closed
+@closed
 class ProxyKeys(TypedDict, total=False):
     """How many of the training images are the server's own, and nobody's else."""
 
@@ -74,7 +76,7 @@ class DataKeys(ComponentKeys, total=False):
     ]
 
 
-@_closed
+@closed
 class ParticipationKeys(TypedDict, total=False):
     """Who takes part in a round."""
 
@@ -84,7 +86,7 @@ class ParticipationKeys(TypedDict, total=False):
     per_domain: Count
 
 
-@_closed
+@closed
 class OptimizerKeys(TypedDict, total=False):
     """The clients' optimiser."""
 
@@ -102,7 +104,7 @@ class OptimizerKeys(TypedDict, total=False):
     weight_decay: NotNegative
 
 
-@_closed
+@closed
 class RegularizerKeys(TypedDict, total=False):
     """What pulls clients towards the global model."""
 
@@ -110,14 +112,14 @@ class RegularizerKeys(TypedDict, total=False):
     fedprox: Annotated[Positive, Field(description="FedProx with this mu")]
 
 
-@_closed
+@closed
 class GuardKeys(TypedDict, total=False):
     """Which uploads the server refuses, in addition to malformed ones."""
 
     max_norm: Annotated[Positive, Field(description="largest norm of a client's update over all its tensors")]
 
 
-@_closed
+@closed
 class TrainKeys(TypedDict, total=False):
     """The work of a round."""
 
@@ -153,7 +155,7 @@ class TrainKeys(TypedDict, total=False):
     ]
 
 
-@_closed
+@closed
 class EvaluationKeys(TypedDict, total=False):
     """When and how the models are tested."""
 
@@ -183,137 +185,7 @@ class EvaluationKeys(TypedDict, total=False):
     metrics: Annotated[list[Annotated[ComponentKeys, kind("metric")]], Field(min_length=1)]
 
 
-@_closed
-class RankKeys(TypedDict, total=False):
-    """How many rank-one terms of an adapter a client can hold: by client, by domain, in turns, or drawn each round."""
-
-    by_client: Annotated[list[Count], Field(min_length=1)]
-    by_domain: Annotated[list[Count], Field(min_length=1)]
-    cycle: Annotated[list[Count], Field(min_length=1, description="of the clients in their order, over and over")]
-    uniform: Annotated[Span[Count], Field(description="[lowest, highest], both included")]
-
-
-@_closed
-class CapacityKeys(RankKeys, total=False):
-    """How many layers a client can hold: all, by client, by domain, in turns, or drawn for each client and round."""
-
-    all: Literal[True]
-
-
-@_closed
-class WidthKeys(TypedDict, total=False):
-    """Which share of the hidden units a client can hold: by client, by domain, in turns, or drawn each round."""
-
-    by_client: Annotated[list[Share], Field(min_length=1)]
-    by_domain: Annotated[list[Share], Field(min_length=1)]
-    cycle: Annotated[list[Share], Field(min_length=1, description="of the clients in their order, over and over")]
-    uniform: Span[Share]
-
-
-def _listed(items: Any, noun: str) -> dict[str, Any]:
-    return {"type": "array", "items": items, "minItems": 1, "title": f"a list with a {noun} for each client"}
-
-
-GivenCapacities = Annotated[
-    CapacityKeys,
-    OneOf("all", "by_client", "by_domain", "cycle", "uniform"),
-    shorthand({"anyOf": [_listed(_COUNT, "depth"), {"const": "all"}]}),
-]
-GivenRanks = Annotated[
-    RankKeys,
-    OneOf("by_client", "by_domain", "cycle", "uniform"),
-    shorthand({"anyOf": [_listed(_COUNT, "rank"), _COUNT]}),
-]
-GivenWidths = Annotated[
-    WidthKeys,
-    OneOf("by_client", "by_domain", "cycle", "uniform"),
-    shorthand({"anyOf": [_listed(_SHARE, "width"), _SHARE]}),
-]
-
-
-@_closed
-class DeviceKeys(TypedDict, total=False):
-    """A suite's own device, or its numbers for a shipped one."""
-
-    extends: Annotated[str, Field(description="the shipped device whose numbers it has where it says none")]
-    memory: Annotated[Positive, Field(description="bytes that training may take")]
-    flops: Annotated[Positive, Field(description="FLOP/s that training sustains in fp32")]
-    flops_bf16: Annotated[Positive, Field(description="the same in bf16")]
-    down: Annotated[Positive, Field(description="bytes/s from the server")]
-    up: Annotated[Positive, Field(description="bytes/s to the server")]
-    watts: Annotated[Positive | None, Field(description="drawn while it trains; null: not known")]
-    source: Annotated[str, Field(description="where the numbers are from; no part of what a cell is")]
-
-
-@_closed
-class DeviceNumberKeys(TypedDict, total=False):
-    """A device as a configuration has it."""
-
-    memory: Natural
-    flops: Positive
-    flops_bf16: Positive
-    down: Positive
-    up: Positive
-    watts: Positive
-
-
-_Names = Annotated[list[str], Field(min_length=1)]
-
-
-@_closed
-class DevicesKeys(TypedDict, total=False):
-    """Who has which device: by client, by its domain, or in shares that are drawn by the seed."""
-
-    by_client: Annotated[_Names, Field(description="a device for each client")]
-    by_domain: Annotated[_Names, Field(description="a device for the clients of each domain")]
-    shares: Annotated[
-        dict[str, Positive], Field(min_length=1, description="how many of all clients have each, in any unit")
-    ]
-    server: Annotated[str, Field(description="what the server computes with; default: server_gpu")]
-    jitter: Annotated[NotNegative, Field(description="how much speeds vary from round to round, see device_jitter")]
-    wait_for: Annotated[Count, Field(description="how many clients the server waits for, see wait_for of the settings")]
-    known: Annotated[
-        dict[str, DeviceNumberKeys], Field(description="numbers of devices, where they are not those of the table")
-    ]
-
-
-@_closed
-class FitKeys(TypedDict, total=False):
-    """What a client's size must fit into, in every round."""
-
-    memory: Annotated[Literal[True], Field(description="what training needs, into the device's memory")]
-    seconds: Annotated[Positive, Field(description="down + compute + up of a round, into so many")]
-    bytes: Annotated[Positive, Field(description="down + up of a round, into so many")]
-
-
-@_closed
-class ScaleKeys(TypedDict, total=False):
-    """What the numbers of all devices are multiplied by, for models that are smaller than real ones."""
-
-    memory: Positive
-    flops: Annotated[Positive, Field(description="in fp32 and bf16, the server's too")]
-    network: Annotated[Positive, Field(description="bytes/s down and up")]
-
-
-_NAME = {"type": "string"}
-GivenDevices = Annotated[
-    DevicesKeys,
-    in_one_way(*GIVEN),
-    shorthand(
-        {
-            "anyOf": [
-                {**_NAME, "title": "one device"},
-                _listed(_NAME, "device"),
-                {"type": "object", "additionalProperties": {"type": "number", "exclusiveMinimum": 0}},
-            ]
-        }
-    ),
-]
-GivenFit = Annotated[FitKeys, AfterValidator(not_empty), shorthand({"const": "memory"})]
-OwnDevices = dict[Name, DeviceKeys]
-
-
-@_closed
+@closed
 class StragglerKeys(TypedDict, total=False):
     """Slow clients, and how long the server waits for them; a suite that has any says all four."""
 
@@ -328,7 +200,7 @@ class StragglerKeys(TypedDict, total=False):
     ]
 
 
-@_closed
+@closed
 class CorruptedKeys(TypedDict, total=False):
     """Uploads that are spoilt on their way; a suite that has any says how many and how."""
 
@@ -340,7 +212,7 @@ class CorruptedKeys(TypedDict, total=False):
     scale: Annotated[float, Field(description="of the update; left out: 1e6 for scaled, 1 for noise")]
 
 
-@_closed
+@closed
 class FaultKeys(TypedDict, total=False):
     """What goes wrong in a round; the draws are the same for every method."""
 
@@ -349,7 +221,7 @@ class FaultKeys(TypedDict, total=False):
     corrupted: Annotated[CorruptedKeys | None, Field(description="uploads that are spoilt on their way; null: none")]
 
 
-@_closed
+@closed
 class Settings(TypedDict, total=False):
     """What describes a cell besides its method and its seed; every layer may leave out what another one says."""
 
@@ -427,7 +299,7 @@ class ScenarioMethodKeys(TypedDict, total=False):
     train: TrainKeys
 
 
-@_closed
+@closed
 class ScenarioKeys(Settings, total=False):
     """What a scenario says besides the defaults."""
 
@@ -436,7 +308,7 @@ class ScenarioKeys(Settings, total=False):
     ]
 
 
-@_closed
+@closed
 class ExpectedKeys(TypedDict):
     """A number from a paper, to be shown next to the measured one."""
 
@@ -452,7 +324,7 @@ class ExpectedKeys(TypedDict):
     source: NotRequired[str]
 
 
-@_closed
+@closed
 class ExpectedFileKeys(TypedDict):
     """Rows of a CSV file: those of one paper, of one of its tables, or of one data set in it."""
 
@@ -462,7 +334,7 @@ class ExpectedFileKeys(TypedDict):
     dataset: NotRequired[str]
 
 
-@_closed
+@closed
 class RangeKeys(TypedDict, total=False):
     """What a key may be: a number between two, evenly or in their logarithm, a whole number between two, or one of a
     list."""
@@ -473,7 +345,7 @@ class RangeKeys(TypedDict, total=False):
     choice: Annotated[list[Any], Field(min_length=2, description="values, all equally likely")]
 
 
-@_closed
+@closed
 class TuneKeys(TypedDict):
     """The same budget of tuning for every method of every scenario."""
 
@@ -497,7 +369,7 @@ class TuneKeys(TypedDict):
     draw: NotRequired[Annotated[Seed, Field(description="seed of the candidates' draw; default: 0")]]
 
 
-@_closed
+@closed
 class SuiteKeys(TypedDict):
     """A suite: scenarios x methods x sweep points x seeds."""
 

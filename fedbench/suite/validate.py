@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from fedbench.registry.catalogue import Catalogue
 from fedbench.schema import Fault, adapter, explained, keys_of, schema_of
-from fedbench.suite import keys
+from fedbench.suite import client_keys, keys
 from fedbench.suite.keys import Settings, StragglerKeys
 from fedbench.suite.node import INVALID, Node, Path, Problems
 from fedbench.suite.values import A_NAME
@@ -155,7 +155,7 @@ def _devices(node: Node) -> Node:
     """A list as {by_client: ...}, one name as everybody's, names with numbers as {shares: ...}."""
     if isinstance(node.value, str):
         return _wrap(node, "shares", _wrap(node, node.value, replace(node, value=1.0)))
-    if not node.is_mapping or not node.value or node.value.keys() & keys.DevicesKeys.__annotations__.keys():
+    if not node.is_mapping or not node.value or node.value.keys() & client_keys.DevicesKeys.__annotations__.keys():
         return _listed(node)
     return _wrap(node, "shares", node)
 

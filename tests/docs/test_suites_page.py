@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pages import PAGES, ROOT, blocks, in_code, place, prose
 
-from fedbench.suite import keys, load
+from fedbench.suite import client_keys, keys, load
 from fedbench.suite.node import Problems
 from fedbench.suite.validate import homes
 from fedbench.suite.yaml import parse
@@ -13,7 +13,7 @@ from fedbench.suite.yaml import parse
 # What a fragment leaves out, and what its own settings may.
 AROUND = {"suite": "suite: fragment", "defaults": "defaults: {}", "methods": "methods: [fedra]"}
 NEEDED = {"backbone": "micro_vit", "data": "{name: strokes6}", "capacities": "[12, 10, 8, 6, 4, 3]"}
-GEAR = {"devices": keys.DevicesKeys, "fit": keys.FitKeys, "device_scale": keys.ScaleKeys}
+GEAR = {"devices": client_keys.DevicesKeys, "fit": client_keys.FitKeys, "device_scale": client_keys.ScaleKeys}
 FRAGMENTS = [block for page in PAGES for block in blocks(page, "yaml")]
 
 
@@ -40,13 +40,13 @@ def test_every_key_of_a_suite_stands_on_a_page():
     wanted = set(homes()) | keys_of(keys.SuiteKeys) | keys_of(keys.MethodKeys)
     wanted |= keys_of(keys.ExpectedKeys) | keys_of(keys.ExpectedFileKeys)
     for key, shape in {
-        "capacities": keys.CapacityKeys,
-        "ranks": keys.RankKeys,
-        "widths": keys.WidthKeys,
+        "capacities": client_keys.CapacityKeys,
+        "ranks": client_keys.RankKeys,
+        "widths": client_keys.WidthKeys,
         **GEAR,
     }.items():
         wanted |= {f"{key}.{part}" for part in keys_of(shape)}
-    wanted |= keys_of(keys.TuneKeys) | keys_of(keys.RangeKeys) | keys_of(keys.DeviceKeys)
+    wanted |= keys_of(keys.TuneKeys) | keys_of(keys.RangeKeys) | keys_of(client_keys.DeviceKeys)
     wanted |= {f"data.proxy.{key}" for key in keys_of(keys.ProxyKeys)}
     wanted |= {f"participation.{key}" for key in keys_of(keys.ParticipationKeys)}
     assert not wanted - named

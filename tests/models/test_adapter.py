@@ -70,7 +70,7 @@ def test_what_a_constructor_draws_from_torch_follows_from_the_cells_seed_alone()
         torch.manual_seed(elsewhere)
         where = torch.get_rng_state()
         blocks = Blocks(tiny_vit())
-        attaching(lambda blocks: blocks.register_buffer("V", torch.randn(3)), {"name": "v"}, seed)(blocks)
+        attaching(lambda: lambda blocks: blocks.register_buffer("V", torch.randn(3)), {"name": "v"}, seed)(blocks)
         assert torch.equal(torch.get_rng_state(), where)
         return blocks.V.tolist()
 

@@ -10,6 +10,7 @@ from boards import board, row, shown
 from factories import eval_rows, prefix_rounds, round_row, write_cell
 from rich.console import Console
 
+from fedbench.errors import UserError
 from fedbench.report.cost_tables import costs as costs_of
 from fedbench.report.render import show
 from fedbench.results.costs import totals
@@ -57,10 +58,11 @@ def test_memory_is_the_most_of_any_client_with_what_it_computes_at_once(tmp_path
 
 
 @pytest.mark.parametrize("train", [{}, {"rounds": 0}, {"rounds": -3}])
-def test_a_strangers_configuration_that_knows_no_rounds_is_no_fault(tmp_path, train):
+def test_a_configuration_that_knows_no_rounds_is_refused_in_one_place(tmp_path, train):
     rounds = [round_row(1, 0, [0]), round_row(2, 0, [0])]
     write_cell(tmp_path / "s", "fedra", evaluation=eval_rows({2: {"a": 1.0}}), rounds=rounds, train=train)
-    assert board(tmp_path).rows[0].cost["coverage"] == 1.0
+    with pytest.raises(UserError, match=r"not a manifest of fedbench \(config.train"):
+        board(tmp_path)
 
 
 def test_run_in_which_nobody_took_part_has_no_cost(tmp_path):

@@ -51,7 +51,12 @@ def fedbench_cell_started(manifest):
 """
 QUICK = {"rounds: 2": "rounds: 1", "suite: tiny": "suite: tiny\nseeds: [0, 1]"}
 
-CONFIGS = {identity(config, {}, {}): config for config in ({"number": 1}, {"number": 2})}
+WHOLE = {
+    **{part: {"name": part} for part in ("backbone", "adapter", "data", "method")},
+    "train": {"rounds": 1},
+    "evaluation": {"every": 1, "metrics": [{"name": "accuracy"}]},
+}
+CONFIGS = {identity(config, {}, {}): config for config in ({**WHOLE, "seed": seed} for seed in (1, 2))}
 
 
 def ended(folder: Path, id: str, status: str = "finished", **changes) -> dict:
