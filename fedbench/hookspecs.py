@@ -109,8 +109,8 @@ def fedbench_register_methods(register: Register) -> None:
     :param family: optional, what it has in common with others, as `"Depth"`; `fedbench methods` groups by it.
     :param role: optional, what the method is there for. `method`, the default: to be judged. `ceiling`: more than any
         client could do; tables measure gaps to it. `floor`: what the weakest client allows. `control`: what a part of
-        the others is worth. `constant`: the same answer to every example. Ceilings and constants are not ranked.
-        Pictures draw ceilings dashed, controls and constants dotted.
+        the others is worth. `constant`: the same answer to every example. Ceilings are not ranked, nor are constants
+        where clients are not tested. Pictures draw ceilings dashed, controls and constants dotted.
     """
 
 

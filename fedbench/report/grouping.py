@@ -16,7 +16,9 @@ from fedbench.types import SIZES, assignment
 from fedbench.words import nearest, unlike
 
 ROLES = ("method", "ceiling", "floor", "control", "constant")
-UNRANKED = ("ceiling", "constant")  # most others differ from these for sure, and so they are in no test of the others
+# Most others differ from these for sure, and so they are in no test of the others; but where each client is tested on
+# its own images, a constant answer is one that methods have to beat.
+UNRANKED = ("ceiling", "constant")
 # The parts of a configuration that must agree between the rows of a leaderboard; seed and method may differ.
 SHARED = ("backbone", "adapter", "data", *SIZES, "devices", "fit", "participation", "train", "profile", "precision")
 

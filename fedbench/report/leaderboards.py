@@ -33,13 +33,13 @@ from fedbench.results.metric_direction import higher_is_better, without_noise
 class Row:
     """One method, or a second output of one (output "last" for the metric `accuracy/last`).
 
-    runs, domains, average and worst are over the finished seeds only (within the budget, where there is one); they are
-    empty where there are none. results: all of the method, finished or not.
-    spread and worst_clients are empty where clients were not tested, each on images of its own. status is "finished" as
-    soon as one seed has finished. ranked: whether it may be better or worse than others; a ceiling, which nobody can
-    realise, a constant answer and a second output never are. role: one of ROLES. draws: by seed, the draw of
-    sizes that it is a part of; the same on a whole leaderboard. gap: the paired difference of the averages to the
-    baseline. group: letters; methods that share one are not significantly different.
+    runs, domains, average and worst are over the finished seeds only (within the budget, where there is one); they
+    are empty where there are none. results: all of the method, finished or not. spread and worst_clients are empty
+    where clients were not tested, each on images of its own. status is "finished" as soon as one seed has finished.
+    ranked: whether it may be better or worse than others; a ceiling, which nobody can realise, and a second output
+    never are, and a constant answer only where each client is tested on its own images. role: one of ROLES. draws:
+    by seed, the draw of sizes that it is a part of; the same on a whole leaderboard. gap: the paired difference of
+    the averages to the baseline. group: letters; methods that share one are not significantly different.
     """
 
     method: str
@@ -334,7 +334,7 @@ def _row(
         spread=score(spreads, draws) if over_clients else None,
         worst_clients=over(worst_clients) if over_clients else None,
         results=results,
-        ranked=role not in UNRANKED and name == metric,
+        ranked=name == metric and (role not in UNRANKED or role == "constant" and over_clients),
         role=role,
         draws=draws,
     )

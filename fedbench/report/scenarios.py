@@ -11,7 +11,7 @@ from typing import Any
 from fedbench.report.board_frames import MEANINGS, about, replicates, unranked
 from fedbench.report.budget import MEANING
 from fedbench.report.frames import DASH, Format, Frame, frame, is_blank, number, page, probability
-from fedbench.report.grouping import UNRANKED, distinct
+from fedbench.report.grouping import distinct
 from fedbench.report.layout import unit_of
 from fedbench.report.leaderboards import Leaderboard, Row
 from fedbench.report.missing_values import ABSENCES
@@ -210,7 +210,8 @@ def summary(found: Sequence[Standing]) -> Frame:
 def _summary_rows(one: Standing) -> Iterator[dict[str, Any]]:
     for method, role in one.roles.items():
         found: dict[str, Any] = {"suite": one.suite, "profile": one.profile, "method": method, "role": role}
-        found |= {"ranked": role not in UNRANKED, "complete": len(one.ranks)}
+        ranked = any(row.ranked for rows in one.rows.values() for label, row in rows.items() if label == method)
+        found |= {"ranked": ranked, "complete": len(one.ranks)}
         found |= {"mean_rank": one.mean_ranks.get(method), "group": one.groups.get(method, "")}
         for title, rows in one.rows.items():
             if row := rows.get(method):

@@ -32,11 +32,11 @@ def test_real_is_six_styles_on_six_clients_with_emoji_of_each_seed(suites):
     for suite, name in ((real, "real"), (tuned, "tuned/real")):
         assert Path(suite.path).read_text().startswith(f"# fedbench run suites/{name}.yaml\n")
     points = real.points(methods=["fedra"])
-    assert {(point.backbone, point.dataset, point.config["data"]["draw"]) for point in points} == {
-        ("dinov2_s", "emoji6", "seed")
-    }
-    capacities = {point.scenario: point.config["capacities"] for point in points if point.seed == 0}
-    assert capacities == {
+    assert {(point.backbone, point.dataset) for point in points} == {("dinov2_s", "emoji6")}
+    assert all(point.config["data"]["draw"] == point.seed for point in points)
+    assert all(point.config["frozen_weights"] == "cached" for point in points)
+    given = {point.scenario: point.config["capacities"].items() for point in points if point.seed == 0}
+    assert {name: {way: sorted(sizes, reverse=True) for way, sizes in one} for name, one in given.items()} == {
         "skew": {"by_domain": [12, 10, 8, 6, 4, 3]},
         "all_6": {"by_client": [6] * 6},
         "unseen": {"cycle": [12, 8, 6, 3]},
@@ -56,7 +56,10 @@ def test_skew_alone_is_tuned_in_the_same_setting(suites):
             other.seed,
             other.config,
         )
-    rates = [candidate.values["train.optimizer.lr"] for candidate in tuned.tuning.candidates]
+    assert tuned.tuning.confirm == (1001, 1002)
+    rates = [
+        candidate.values["train.optimizer.lr"] for candidate in tuned.tuning.candidates if candidate.beyond is None
+    ]
     assert len(set(rates)) == 8 and 1e-4 < min(rates) < 1e-3 < max(rates) < 1e-1
     assert tuned.tuning.halving == (0.2, 0.4)  # both after a test
     assert tuned.points()[0].config["evaluation"]["validation"] == 0.1
