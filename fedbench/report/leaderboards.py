@@ -125,7 +125,8 @@ class Leaderboard:
     @property
     def warning(self) -> str:
         """What computed its finished cells in several versions or, of one method, in several ways; "" where nothing."""
-        done = [[r.manifest for r in part if r.status == "finished"] for part in self.cells.values()]
+        cells = [row.results for row in self.rows if row.role != "constant"]  # counts are the same in all versions
+        done = [[r.manifest for r in part if r.status == "finished"] for part in cells]
         ways = (mixed_settings(part, self.metric) for part in done)
         mixed = "; ".join(dict.fromkeys(filter(None, (mixed_versions(m for part in done for m in part), *ways))))
         return f"Computed in different ways, which may change scores: {mixed}." if mixed else ""
