@@ -74,7 +74,7 @@ def test_suites_are_listed_with_their_data_cells_and_time(tmp_path, monkeypatch)
     monkeypatch.setenv("FEDBENCH_DATA", str(tmp_path))
     lines = fedbench("suites", "list", cwd=tmp_path, columns=80).stdout.splitlines()
     rows = {line.split()[0]: re.split(r"  +", line) for line in lines if line[:1].islower()}
-    assert rows["quickstart"][1:] == ["8", "76 s", "strokes6 (built in)"]
+    assert rows["quickstart"][1:] == ["8", "66 s", "strokes6 (built in)"]
     assert rows["papers/fedra/table1"][1:] == ["28", "domainnet (missing), nicopp (missing)"]
     assert rows["tuned/feature_skew"][1:3] == ["288", "tuned"]
     assert lines[lines.index(next(line for line in lines if line.startswith("quickstart"))) + 1].startswith(

@@ -46,7 +46,7 @@ def test_a_run_says_how_long_it_takes_where_cells_but_for_seed_and_rounds_have_f
 @pytest.mark.parametrize(
     ("suite", "given", "said"),
     [
-        ("quickstart", {}, ", about 76 s on two cores of the machine of the reference results"),
+        ("quickstart", {}, ", about 66 s on two cores of the machine of the reference results"),
         ("quickstart", {"sets": ("train.rounds=1",)}, ""),
         ("quickstart", {"executor": "ray"}, ""),
         ("devices_vit_b", {}, ""),
