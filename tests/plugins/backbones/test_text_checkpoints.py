@@ -93,7 +93,7 @@ def often(rows, columns):
             yield pytest.param(row, column, marks=() if (i + j) % 5 == 0 else pytest.mark.slow)
 
 
-@pytest.mark.parametrize(("kind", "change"), often(CONFIGS, CHANGES))
+@pytest.mark.parametrize(("kind", "change"), list(often(CONFIGS, CHANGES)))
 def test_a_checkpoint_that_does_not_fit_its_configuration_is_refused(copied, kind, change):
     how, message = CHANGES[change]
     refused(copied(kind, lambda own: how(kind, own)), message)
