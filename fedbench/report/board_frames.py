@@ -112,7 +112,8 @@ def leaderboard(boards: Sequence[Leaderboard]) -> Frame:
         **about(boards),
     )
     present = {name for row in rows for name, value in row.items() if value is not None and value != ""}
-    present -= set() if any(board.collapses[row.label] for board in boards for row in board.rows) else {"collapsed"}
+    if not any(board.collapses[row.label] for board in boards for row in board.rows):
+        present.discard("collapsed")
     found.attrs["legend"] = _legend(boards, present)
     return found
 

@@ -210,7 +210,7 @@ def summary(found: Sequence[Standing]) -> Frame:
 def _summary_rows(one: Standing) -> Iterator[dict[str, Any]]:
     for method, role in one.roles.items():
         found: dict[str, Any] = {"suite": one.suite, "profile": one.profile, "method": method, "role": role}
-        ranked = any(row.ranked for rows in one.rows.values() for label, row in rows.items() if label == method)
+        ranked = any(rows[method].ranked for rows in one.rows.values() if method in rows)
         found |= {"ranked": ranked, "complete": len(one.ranks)}
         found |= {"mean_rank": one.mean_ranks.get(method), "group": one.groups.get(method, "")}
         for title, rows in one.rows.items():

@@ -153,8 +153,9 @@ class ClientCost:
             "embedding": self.frozen.embedding * outside,
             "backbone": self.frozen.outside * outside + self.frozen.layer * layers,
         }
-        whole = sum(one.down for one in self.sent if one.what in (*FROZEN, "additions"))
-        lacking["additions"] = min(missed * self._down("additions"), whole)
+        additions = sum(one.down for one in self.sent if one.what == "additions")
+        whole = additions + sum(one.down for one in self.sent if one.what in FROZEN)
+        lacking["additions"] = min(missed * additions, whole)
         sent = tuple(replace(one, down=lacking.get(one.what, one.down)) for one in self.sent)
         return replace(self, sent=sent, bytes_down=sum(one.down for one in sent))
 
@@ -168,9 +169,6 @@ class ClientCost:
         return replace(
             self, flops_per_image=self.flops_per_image - beneath, flops_once=self.flops_once + beneath * images
         )
-
-    def _down(self, what: str) -> int:
-        return sum(one.down for one in self.sent if one.what == what)
 
     @property
     def needed_bytes(self) -> int:
