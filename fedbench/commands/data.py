@@ -33,6 +33,8 @@ from fedbench.registry.registry import Registry
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from fedbench.commands.dataset_check import Prepared
+
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 ROOT = click.option(
     "--root", type=FilePath(), metavar="PATH", help="Where it lies, if not in its own folder of the data folder."
@@ -184,6 +186,11 @@ def prepare(
         return
     for place in unpacked:
         console.print(f"unpacked {place}")
+    _print_prepared(console, folder, size, done)
+
+
+def _print_prepared(console: Console, folder: DatasetFolder, size: int, done: Prepared) -> None:
+    """What was decoded, at so many pixels a side, and where it is kept."""
     width = max(map(len, done.images))
     noun = "texts" if done.texts else "images"
     for domain, (train, test) in done.images.items():
@@ -196,7 +203,7 @@ def prepare(
     elif folder.source and folder.source.packages:
         console.print(f"made from packages, {took}: {folder.root}")
     else:
-        console.print(f"{name} keeps nothing in the cache")
+        console.print(f"{folder.name} keeps nothing in the cache")
 
 
 def _prepare_weights(registry: Registry, backbone: Component, files: list[Path], console: Console | None) -> None:

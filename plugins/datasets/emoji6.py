@@ -157,20 +157,20 @@ def prepare(files: Mapping[str, Path], folder: Path) -> dict[str, Any]:
         raise DataMissing(f"{NAME}: drawing needs resvg: pip install 'fedbench-heft[emoji]'")
     sets = {style: _member(files[package.file], "package/icons.json") for style, package in SETS.items()}
     chosen = shared(subgroups(files[UNICODE]), [set(icons["icons"]) for icons in sets.values()])
-    todo = [
+    wanted = [
         (icons, emoji, folder / "images" / style / name / f"{emoji}.png")
         for style, icons in sets.items()
         for name, emojis in chosen.items()
         for emoji in emojis
     ]
-    for place in {file.parent for _, _, file in todo}:
+    for place in {file.parent for _, _, file in wanted}:
         place.mkdir(parents=True)
 
     def work(i: int) -> None:
-        icons, emoji, file = todo[i]
+        icons, emoji, file = wanted[i]
         file.write_bytes(drawing(svg(icons, emoji)))
 
-    in_threads(work, len(todo), "drawing emoji")
+    in_threads(work, len(wanted), "drawing emoji")
     (folder / LIST).write_text(json.dumps(chosen, indent=1), encoding="utf-8")
     emoji = sum(map(len, chosen.values()))
     return {
