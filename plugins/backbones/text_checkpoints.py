@@ -31,7 +31,7 @@ def readable(name: str) -> Iterator[None]:
         raise
     except Exception as error:
         first = str(error).strip().partition("\n")[0]
-        where = "in that folder" if Path(name).expanduser().is_dir() else "fetched from the Hub; a folder can be given"
+        where = "in that folder" if Path(name).is_dir() else "fetched from the Hub; a folder can be given"
         wanted = f"wanted: config.json, model.safetensors and a tokenizer, {where}"
         raise UserError(f"{name}: the model cannot be read: {first} ({wanted})") from error
 
@@ -79,7 +79,7 @@ def loaded(name: str, config: Any, body: Mapping[str, str]) -> Any:
 def checked(name: str, model: Any, body: Mapping[str, str]) -> Any:
     """The model as it is, after its checkpoint was looked at as `loaded` does, by the names and shapes that a folder's
     files begin with. Raises UserError as `loaded` does."""
-    folder = Path(name).expanduser()
+    folder = Path(name)
     _must_be_whole(name, (folder / "adapter_config.json").is_file())
     if not (files := _weights_in(folder)):  # of the Hub, whose weights are fetched by those who need them
         return model
@@ -180,7 +180,7 @@ def must_agree(name: str, model: Any, made: Any, attention: str) -> None:
 
 def fingerprint(name: str, config: Any, tokenizer: Any, pretrained: bool) -> str:
     """Of a folder its files, those included that the tokenizer was made of, of a model of the Hub its commit."""
-    folder = Path(name).expanduser()
+    folder = Path(name)
     if folder.is_dir():
         kinds = ("*.json", "*.txt", "*.safetensors" if pretrained else "*.model")
         files = {file for kind in kinds for file in folder.glob(kind)}
