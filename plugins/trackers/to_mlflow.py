@@ -1,7 +1,8 @@
 """MLflow: a run for each cell in an experiment called as the suite, and one for the suite with the report.
 
 `MLFLOW_TRACKING_URI=http://localhost:5000 fedbench run SUITE --tracker mlflow`; without that variable MLflow decides
-where it goes. A cell that goes on from its checkpoint goes on in its run, found by its id. Nothing is sent by a thread.
+where it goes. A cell that resumes from its checkpoint resumes its run, found by its id. One that starts over, as after
+`--force`, gets a new run, and the earlier one the tag `fedbench.replaced`. Nothing is sent by a thread.
 MLflow's telemetry is off, and a server that does not answer is given up soon, unless the environment says otherwise.
 """
 
@@ -23,6 +24,7 @@ from fedbench.disk import hash_of_bytes
 from fedbench_plugins.trackers.following import REPORT, WELL, ReportedOnce, named, of_round, parameters, report
 
 CELL = "fedbench.simulation"  # the tag by which a run is found again
+REPLACED = "fedbench.replaced"  # the tag of a run whose cell was computed again from its first round
 ENDED = {**dict.fromkeys(WELL, "FINISHED"), "interrupted": "KILLED"}
 AT_ONCE = 100  # parameters that MLflow takes in one call
 MOST = 250  # letters of a key
@@ -51,9 +53,11 @@ def fedbench_suite_started(suite):
 @hookimpl
 @reported_once
 def fedbench_cell_started(manifest, folder):
-    run = _run(folder, manifest["id"])
     from mlflow.entities import Param
 
+    if not manifest.get("round"):
+        _set_aside(folder, manifest["id"])
+    run = _run(folder, manifest["id"])
     known = _client().get_run(run).data.params
     texts = parameters(manifest)
     keys = keys_of(texts)
@@ -133,6 +137,15 @@ def _run(folder: str, id: str) -> str:
         suite, cell = named(folder)
         _runs[folder] = _found(suite.name, id, cell)
     return _runs[folder]
+
+
+def _set_aside(folder: str, id: str) -> None:
+    """Tag the run in which this cell already has rounds as replaced, so that no step is drawn twice."""
+    run = _run(folder, id)
+    if _client().get_run(run).data.metrics:
+        _client().delete_tag(run, CELL)
+        _client().set_tag(run, REPLACED, id)
+        del _runs[folder]
 
 
 def _found(suite: str, id: str, name: str = "") -> str:

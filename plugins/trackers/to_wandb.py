@@ -2,7 +2,8 @@
 
 `WANDB_API_KEY=... fedbench run SUITE --tracker wandb`. Without a key, or with WANDB_MODE=offline, runs are written
 below `wandb/` next to the suite's folder (or in WANDB_DIR), and `wandb sync` sends them later. A cell that resumes from
-its checkpoint resumes its run.
+its checkpoint resumes its run. W&B takes no step twice: after `--force` a run that was sent keeps its earlier numbers,
+unless you delete it there first.
 """
 
 from __future__ import annotations

@@ -42,14 +42,17 @@ def test_the_numbers_of_a_round():
 
 
 @contextmanager
-def followed(tmp_path, name, cells=False):
-    """A suite's folder with one finished cell, whose two rounds a tracker was told of, as a run does it."""
+def followed(tmp_path, name, cells=False, begun=0):
+    """A suite's folder with one finished cell, whose two rounds a tracker was told of, as a run does it.
+
+    begun: the round of the checkpoint from which the cell was resumed.
+    """
     suite = tmp_path / "r" / "s"
     folder = write_cell(suite, "fedra", evaluation=eval_rows({2: {"solid": 0.5, "sketch": 0.7}}))
     if cells:  # where runs have them
         (suite / "cells").mkdir()
         folder = folder.rename(suite / "cells" / folder.name.rpartition("-")[2])
-    manifest = json.loads((folder / "manifest.json").read_text()) | {"config": config("fedra")}
+    manifest = json.loads((folder / "manifest.json").read_text()) | {"config": config("fedra"), "round": begun}
     registry, where = Registry(files([name])), {"folder": str(folder)}
     registry.tell("fedbench_suite_started", suite="s", cells=[manifest], folder=str(suite))
     registry.tell("fedbench_cell_started", manifest=manifest, **where)
@@ -148,19 +151,22 @@ def test_mlflow_has_a_run_for_each_cell_and_one_with_the_report(tmp_path, monkey
 
     _mlflow_at((tmp_path / "store").as_uri(), monkeypatch)
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
-    for _ in range(2):  # the second goes on in the runs of the first
-        with followed(tmp_path, "mlflow", cells=True) as folder:
+    for begun in (0, 2, 0):  # at first, resumed, and computed again from the first round
+        with followed(tmp_path, "mlflow", cells=True, begun=begun) as folder:
             client = MlflowClient()
             experiment = client.get_experiment_by_name("s").experiment_id
-            runs = {run.info.run_name: run for run in client.search_runs([experiment])}
+            every = client.search_runs([experiment])
+            replaced = [run for run in every if "fedbench.replaced" in run.data.tags]
+            runs = {run.info.run_name: run for run in every if run not in replaced}
             assert runs.keys() == {folder.name, "s"}
+    assert [run.info.run_name for run in replaced] == [folder.name]
     cell = runs[folder.name]
     assert cell.info.status == "FINISHED" and cell.data.tags["fedbench.status"] == "finished"
     assert (
         cell.data.params["config.train.rounds"] == "12" and cell.data.params["versions.fedbench"] == package.__version__
     )
     history = client.get_metric_history(cell.info.run_id, "loss")
-    assert sorted({(m.step, m.value) for m in history}) == [(1, 1.0), (2, 0.5)]
+    assert sorted((m.step, m.value) for m in history) == [(1, 1.0), (2, 0.5)]
     assert cell.data.metrics["accuracy"] == pytest.approx(0.6) and cell.data.metrics["accuracy.sketch"] == 0.7
     (artefact,) = client.list_artifacts(runs["s"].info.run_id)
     assert artefact.path == "report.html" and artefact.file_size > 10_000
