@@ -12,7 +12,7 @@ The `fedbench_register_*` hooks are each called with one function, `register(nam
 :param profiles: optional, `{"reference": {option: value}}`: what a fidelity profile sets instead of the defaults.
 :param later: optional, names of options that came after results were kept. Where they have their defaults, a
     configuration leaves them out, and so the cells of before keep their identities.
-:param paper: optional, where it is from: a citation on one line with its year, `"Su et al., FedRA, 2023, arXiv
+:param paper: optional, where it is from: a citation on one line with its year, `"Su et al., FedRA, ECCV 2024, arXiv
     2311.11227"`. `fedbench plugins show` prints it, and tables cite the papers of their methods.
 """
 

@@ -11,46 +11,54 @@ import pytest
 import torch
 from ruamel.yaml import YAML
 
-from fedbench.families.allocation import draw
 from fedbench.registry.registry import Registry
+from fedbench.seeding import generator
+from fedbench.testing.setups import cohort_of, setup_of, tiny_vit
 from sitemaking.components import own
-from sitemaking.quoted import families, methods, pairs
+from sitemaking.quoted import families, methods, pairs, repository
 
 README = Path("README.md").read_text(encoding="utf-8")
+CONTRIBUTING = Path("CONTRIBUTING.md").read_text(encoding="utf-8")
 
 
 def fenced(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
 
 
-def test_ci_runs_the_readmes_test_command():
-    (command,) = [block.strip() for block in fenced("sh") if "pytest" in block and "venv" in block]
+def test_ci_runs_the_test_command_that_contributors_are_told():
+    (command,) = re.findall(r"^python3 -m venv .*pytest -q .*$", CONTRIBUTING, flags=re.MULTILINE)
     assert command in Path(".ci/run").read_text(encoding="utf-8")
+    assert "[contribute, and run the tests](CONTRIBUTING.md)" in README
 
 
-def test_the_example_allocation_has_fifteen_lines_and_works(tmp_path):
-    (example,) = [block for block in fenced("python") if "fedbench_register_allocations" in block]
+def test_the_example_method_has_fifteen_lines_and_keeps_its_promise(tmp_path):
+    (example,) = [block for block in fenced("python") if "fedbench_register_methods" in block]
     assert len(example.strip().splitlines()) <= 15
-    file = tmp_path / "strided.py"
+    file = tmp_path / "anchored.py"
     file.write_text(example)
     registry = Registry([str(file)])
-    allocate = registry.make("allocation", {"name": "strided"})
-    for L_n in range(1, 13):
-        M = draw(allocate, torch.tensor([L_n]), 12, 0, [0], {}, torch.Generator(), lambda: torch.ones(12))
-        assert M.sum() == L_n
+    method = registry.make("method", {"name": "anchored"}, setup=setup_of(registry, tiny_vit(), [4, 3, 2, 1]))
+    state, held = method.init(generator(0)), []
+    for t in range(12):
+        state, report = method.round(state, t, cohort_of([4, 3, 2, 1]), generator(0, t))
+        assert report.plan.M.sum(dim=1).tolist() == [4, 3, 2, 1]
+        assert report.plan.M[:, 0].all(), "everybody holds the first layer"
+        held.append(report.plan.M[1:3, 1:])
+    assert torch.stack(held).any(dim=0).all(), "the others are drawn again in each round"
 
 
 def newcomers_path() -> tuple[list[str], list[str]]:
     """The commands that install, and those from there to a leaderboard with a method of one's own."""
     (first,) = [block for block in fenced("sh") if "pip install" in block and "fedbench run" in block]
-    (own,) = re.findall(r"`(fedbench run [^`]*strided.py[^`]*)`", README)
+    (own,) = re.findall(r"`(fedbench run [^`]*anchored.py[^`]*)`", README)
     install = [part for part in first.replace("\n", " && ").split(" && ") if part and "fedbench run" not in part]
     return install, [own]
 
 
 def test_a_method_of_ones_own_is_six_commands_away():
     install, own = newcomers_path()
-    assert "venv" in install[0] and "pip" in install[1]
+    clone, _, venv, pip = install
+    assert clone == f"git clone {repository()}" and "venv" in venv and "pip install" in pip
     assert len(install) + len(own) <= 6
 
 
@@ -61,14 +69,14 @@ def test_the_newcomers_commands_end_with_a_leaderboard(tmp_path):
     program.write_text(f"#!{sys.executable}\nfrom fedbench.cli import main\nmain()\n")
     program.chmod(0o755)
     path = {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}"}
-    (example,) = [block for block in fenced("python") if "fedbench_register_allocations" in block]
-    (tmp_path / "strided.py").write_text(example)
+    (example,) = [block for block in fenced("python") if "fedbench_register_methods" in block]
+    (tmp_path / "anchored.py").write_text(example)
     script = "\n".join(f"{command} --set train.rounds=1" for command in newcomers_path()[1])
     done = subprocess.run(
         ["sh", "-e"], input=script, cwd=tmp_path, env=path, capture_output=True, text=True, timeout=900
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert re.search(r"^fedra \(allocation=strided\) +\d", done.stdout, flags=re.MULTILINE), "it has a row of its own"
+    assert re.search(r"^anchored +\d", done.stdout, flags=re.MULTILINE), "it has a row of its own"
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/findings.md", "docs/findings_tables.md", "docs/leaderboard.md"])
@@ -95,7 +103,7 @@ def test_tables_of_differences_are_those_of_the_reference_results():
 
 
 def test_pages_that_are_read_first_are_short():
-    assert len(README.splitlines()) <= 90
+    assert len(README.splitlines()) <= 110
     assert len(Path("AGENTS.md").read_text("utf-8").splitlines()) <= 40
 
 

@@ -7,6 +7,7 @@ import io
 import re
 import shlex
 import sys
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -29,14 +30,20 @@ def refreshed(text: str) -> str:
     Args:
         text: Markdown. `<!-- fedbench compare ... -->` stands above a block that the command prints, and
             `<!-- methods -->` above the table of methods. `<!-- pairs FOLDER METHOD OTHER ... -->` stands above
-            a table of differences.
+            a table of differences. `git clone ADDRESS` has the address of pyproject.toml.
 
     Returns:
         The same Markdown. Where a command prints several tables, the page keeps the one that is most like its own.
     """
     text = _TABLE.sub(lambda found: found[1] + _printed(found[2], found[3]) + found[4], text)
     text = _PAIRS.sub(lambda found: found[1] + pairs(found[2], found[3], found[4].split()) + found[6], text)
+    text = re.sub(r"(?<=git clone )https?:\S+", repository(), text)
     return _METHODS.sub(lambda found: found[1] + methods() + found[3], text)
+
+
+def repository() -> str:
+    """The address of the repository: the one place that a publisher changes is pyproject.toml."""
+    return tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["urls"]["Repository"]
 
 
 def _printed(command: str, table: str) -> str:

@@ -144,12 +144,13 @@ def roles_of(results: Sequence[Result], roles: Mapping[str, str]) -> dict[str, s
 
 
 def cited(results: Sequence[Result], papers: Mapping[str, str]) -> list[str]:
-    """`fedra, fedra_cover: Su et al., ...` for every paper that a method of these results is from, in their order.
-    papers: of installed methods, by name; those of others stand in their results."""
+    """`fedra, fedra_cover (based on fedra): Su et al., ...` for every paper that a method of these results is from, in
+    their order. papers: of installed methods, by name; those of others stand in their results."""
     labels: dict[str, dict[str, None]] = {}
     for r in results:
-        if paper := papers.get(registered([r])) or r.manifest.get("method", {}).get("paper"):
-            labels.setdefault(paper, {})[r.entry.method] = None
+        name, label = registered([r]), r.entry.method
+        if paper := papers.get(name) or r.manifest.get("method", {}).get("paper"):
+            labels.setdefault(paper, {})[label if label == name else f"{label} (based on {name})"] = None
     return [f"{', '.join(names)}: {paper}" for paper, names in labels.items()]
 
 

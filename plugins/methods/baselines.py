@@ -192,7 +192,7 @@ def fedbench_register_methods(register):
         alllarge,
         ignores=["capacities", "ranks", "widths"],
         role="ceiling",
-        paper="Su et al., FedRA, 2023, arXiv 2311.11227, Sec. 4.1",
+        paper="Su et al., FedRA, ECCV 2024, arXiv 2311.11227, Sec. 4.1",
     )
     register("pooled", pooled, ignores=["capacities", "ranks", "widths"], role="ceiling", later=["steps"])
     register("pooled_probe", pooled_probe, ignores=["capacities", "ranks", "widths", "adapter"], role="control")
@@ -201,7 +201,7 @@ def fedbench_register_methods(register):
         allsmall,
         ignores=["ranks", "widths"],
         role="floor",
-        paper="Su et al., FedRA, 2023, arXiv 2311.11227, Sec. 4.1",
+        paper="Su et al., FedRA, ECCV 2024, arXiv 2311.11227, Sec. 4.1",
     )
     register(
         "exclusive",

@@ -43,5 +43,5 @@ def fedbench_register_methods(register):
         look=3,
         profiles={"reference": REFERENCE},
         family="Depth",
-        paper="Su et al., FedRA, 2023, arXiv 2311.11227",
+        paper="Su et al., FedRA, ECCV 2024, arXiv 2311.11227",
     )

@@ -113,7 +113,7 @@ def fedbench_register_methods(register):
         rolora,
         ignores=["ranks", "widths"],
         family="Aggregation",
-        paper="Chen et al., RoLoRA, 2025, arXiv 2502.01755",
+        paper="Chen et al., RoLoRA, NeurIPS 2025, arXiv 2502.01755",
     )
     register(
         "fedsa_lora",

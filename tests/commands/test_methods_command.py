@@ -29,7 +29,7 @@ def test_methods_stand_under_their_family_with_what_is_limited_role_and_paper(tm
     (tmp_path / "mine.py").write_text(MINE)
     done = fedbench("methods", "--plugin", "mine.py", cwd=tmp_path, columns=140)
     lines = [re.split(r"  +", line.strip()) for line in done.stdout.splitlines()]
-    assert ["fedra", "layers", "method", "Su et al., FedRA, 2023, arXiv 2311.11227"] in lines
+    assert ["fedra", "layers", "method", "Su et al., FedRA, ECCV 2024, arXiv 2311.11227"] in lines
     assert ["mine", "ranks, widths", "method", "Doe, Mine, 2026"] in lines
     assert ["head_only", "nothing", "control"] in lines
     families = ["Depth", "Rank", "Aggregation", "Width", "Whole models", "Split learning", "Sparse"]

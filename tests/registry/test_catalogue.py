@@ -177,7 +177,7 @@ def test_a_method_s_option_may_not_be_called_as_settings_of_its_own_are():
 
 def test_papers_are_kept_and_have_a_year():
     catalogue = Catalogue()
-    facts = {"paper": "Su et al., FedRA, 2023, arXiv 2311.11227"}
+    facts = {"paper": "Su et al., FedRA, ECCV 2024, arXiv 2311.11227"}
     catalogue.add(
         [Component.of("method", name, lambda: None, "p", "p", **(facts if name == "a" else {})) for name in "ab"]
     )

@@ -99,7 +99,7 @@ def test_papers_are_cited_below_the_tables_of_the_formats_for_papers(tmp_path):
     write(tmp_path / "s", "fedra", (0.8, 0.6))
     write_cell(tmp_path / "s", "fedra", label="mine", evaluation=eval_rows({12: {"a": 0.1, "b": 0.1}}))
     write(tmp_path / "s", "head_only", (0.7, 0.5))
-    line = "fedra, mine: Su et al., FedRA, 2023, arXiv 2311.11227\n"
+    line = "fedra, mine (based on fedra): Su et al., FedRA, ECCV 2024, arXiv 2311.11227\n"
     said = {
         form: fedbench("compare", "s", "--format", form, cwd=tmp_path).stdout for form in ("markdown", "latex", "csv")
     }
