@@ -164,7 +164,6 @@ def write_cell(
     exchange: Sequence[Mapping[str, Any]] | None = None,
     server: Sequence[Mapping[str, Any]] | None = None,
     clock: Sequence[Mapping[str, Any]] | None = None,
-    right: Sequence[Mapping[str, Any]] | None = None,
     sizes: Sequence[Mapping[str, Any]] | None = None,
     deployed: Sequence[Mapping[str, Any]] | None = None,
     shared: dict[str, Any] | None = None,
@@ -180,7 +179,7 @@ def write_cell(
     if status == "finished":
         write_rows(folder, "eval", evaluation)
         write_atomically(folder / "rounds.parquet", usual_rounds() if rounds is None else table_bytes("rounds", rounds))
-        beside = {"layers": layers, "exchange": exchange, "server": server, "clock": clock, "right": right}
+        beside = {"layers": layers, "exchange": exchange, "server": server, "clock": clock}
         write_beside(folder, beside | {"sizes": sizes, "deployed": deployed})
     own = {"id": id, "status": status, "reason": reason, "config": resolved, "seconds": 20.0 + seed}
     write_manifest(folder, AS_RUN | own | ({"turnout": turnout} if turnout else {}))

@@ -78,13 +78,13 @@ def said(folder: str | Path) -> tuple[str, bytes, bytes]:
     assert names == sorted(
         [
             "manifest.json",
-            *(f"{kind}.parquet" for kind in ("eval", "rounds", "layers", "exchange", "right", "answers")),
+            *(f"{kind}.parquet" for kind in ("eval", "rounds", "layers", "exchange", "answers")),
             TENSORS,
             STRUCTURE,
         ]
     ), names
     return (
-        f"{digest_of_cell(cell, manifest)} {read_rows(cell, 'right')} {read_rows(cell, 'answers')}",
+        f"{digest_of_cell(cell, manifest)} {read_rows(cell, 'answers')}",
         (cell / TENSORS).read_bytes(),
         (cell / STRUCTURE).read_bytes(),
     )

@@ -158,6 +158,16 @@ cells = takes(
 )
 
 
+def gone(option: str, instead: str) -> Callable[[Callable], Callable]:
+    """An option that is no more: given, it ends the command with what replaces it."""
+
+    def refuse(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+        if value is not None:
+            raise UserError(f"{option} is gone: {instead}")
+
+    return click.option(option, hidden=True, expose_value=False, callback=refuse)
+
+
 class Bytes(click.ParamType):
     """Bytes: `600MB`, `4GB` or `3.5 GiB`."""
 

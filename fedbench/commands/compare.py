@@ -9,24 +9,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from fedbench.commands.choices import BASELINE, FORM, METRIC, PATHS, SELECTION, Amount, takes
+from fedbench.commands.choices import BASELINE, FORM, METRIC, PATHS, SELECTION, Amount, gone, takes
 from fedbench.commands.output import put, tell_left_out
 from fedbench.commands.terminal import say
 from fedbench.errors import UserError
 from fedbench.report.grouping import select
-from fedbench.report.run_scores import AT as ROUNDS
 from fedbench.results import Found, Result, examine, load
 from fedbench.results.columns import HALVED, KEPT
-from fedbench.results.diff import CellSummary, diff, shared
+from fedbench.results.diff import shared
 from fedbench.results.loading import hash_and_status
 from fedbench.results.result import COMPARED
 from fedbench.words import counted
 
 if TYPE_CHECKING:
-    from fedbench.report.changes import Changes
+    from fedbench.report.frames import Frame
 
 DEFAULT = ("results",)  # where results are looked for without a PATH
-MORE_TABLES = {"images": ("right",), "sizes": ("sizes", "deployed")}  # that a view reads besides those of leaderboards
+MORE_TABLES = {"sizes": ("sizes", "deployed")}  # that a view reads besides those of leaderboards
 
 AT = (
     click.option(
@@ -54,13 +53,6 @@ OPTIONS = {"metric": (METRIC,), "at": AT, "baseline": (BASELINE,), "equivalent":
 SHOWN = (
     *SELECTION,
     click.option(
-        "--where",
-        multiple=True,
-        metavar="CONDITION",
-        help="Only rows that fit: a column, an operator, a value, such as 'accuracy > 80' or 'memory <= 100MB'; all "
-        "must hold.",
-    ),
-    click.option(
         "--sort",
         multiple=True,
         metavar="COLUMN",
@@ -69,14 +61,10 @@ SHOWN = (
     click.option(
         "--columns", multiple=True, metavar="A,B,...", help="Only these columns after the names, in this order."
     ),
+    gone("--where", "sort rows with --sort, choose columns with --columns; `load()` and --format csv have all rows"),
     FORM,
 )
 COSTS = click.Choice(["bytes", "flops", "seconds", "joules", "memory"])
-FAIL_ON = click.option(
-    "--fail-on",
-    type=click.Choice(["worse", "different"]),
-    help="Exit code 1 where a method is worse or a cell fails that had not, or where anything differs.",
-)
 EVERY = ("metric", "at", "baseline", "equivalent")  # of OPTIONS
 NO_BASELINE = ("metric", "at", "equivalent")
 SCORE = ("metric", "at")
@@ -114,14 +102,17 @@ VIEWS = {
     "clients": View("A line for each client, where clients are tested."),
     "sizes": View("The models at every size, and what each client can run of them.", ("metric",)),
     "tuning": View("Who won each tuning, and what fewer trials would give.", ()),
-    "images": View(
-        "Two methods' trained models, test image by test image.",
-        own=(click.argument("images", nargs=2, metavar="METHOD METHOD"),),
-        example="ONE OTHER results/quickstart",
-    ),
     "paper": View("Next to the paper's numbers that the suite names.", ("at",)),
-    "changes": View("What differs from the first of two PATHs to the second.", NO_BASELINE, (FAIL_ON,), "before after"),
+    "changes": View(
+        "What differs from the first of two PATHs to the second; exit code 1 where scores do.",
+        ("metric", "equivalent"),
+        (gone("--fail-on", "the exit code is 1 wherever scores differ by more than --equivalent"),),
+        "before after",
+    ),
 }
+
+
+GONE = {"images": "compare images is gone: `compare pairs` compares methods, over seeds"}  # views
 
 
 class _Compare(click.Group):
@@ -132,6 +123,8 @@ class _Compare(click.Group):
         return super().parse_args(context, ["leaderboards", *args] if options or not args else args)
 
     def resolve_command(self, context: click.Context, args: list[str]) -> Any:
+        if args[0] in GONE:
+            raise UserError(GONE[args[0]])
         return super().resolve_command(context, args if args[0] in self.commands else ["leaderboards", *args])
 
     def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
@@ -147,13 +140,12 @@ def compare() -> None:
     fedbench compare results/quickstart
     fedbench compare results --scenario 'all_*' --baseline fedra
     fedbench compare results/quickstart --at bytes=50MB
-    fedbench compare results/quickstart --where 'accuracy > 80' --sort bytes
+    fedbench compare results/quickstart --sort bytes --columns average,bytes
     fedbench compare results/quickstart --format csv > quickstart.csv
     fedbench compare pairs results/quickstart --baseline fedra
     fedbench compare reach 60% results/quickstart
     fedbench compare pareto bytes results/quickstart
-    fedbench compare images fedra depthfl results/quickstart
-    fedbench compare changes before after --fail-on worse
+    fedbench compare changes before after --equivalent 0.5
 
     A folder that is called like a view is ./pairs. `fedbench compare VIEW --help` has the options of a view.
     """
@@ -207,10 +199,8 @@ def _show(
     variants: Sequence[str],
     seeds: Sequence[int],
     form: str,
-    where: Sequence[str],
     sort: Sequence[str],
     columns: Sequence[str],
-    fail_on: str | None = None,
     budget: str | None = None,
     **asked: Any,
 ) -> None:
@@ -219,18 +209,19 @@ def _show(
     from fedbench.report.tuning_tables import undecided
 
     chosen = partial(select, scenarios=scenarios, methods=methods, variants=variants, seeds=seeds)
-    wanted: dict[str, Any] = {"where": where, "sort": sort, "columns": columns}
+    wanted: dict[str, Any] = {"sort": sort, "columns": columns}
     tell = partial(put, form=form)
     asked = {**views.USUAL, **asked}
     asked["at"] = _at(asked["at"], budget)
-    two = not kind and form == "rich" and len(paths) == 2 and asked["baseline"] is None and not any(wanted.values())
+    usual = asked["at"] == "final" and asked["baseline"] is None and not any(wanted.values())
+    two = not kind and form == "rich" and len(paths) == 2 and usual
     if (two or kind == "changes") and (both := _changes(paths, chosen, asked, must=not two)):
-        from fedbench.report.changes import for_people, for_programs
+        from fedbench.report.changes import for_people
 
         found, wrong = both
-        tell(filters.chosen(for_people(found) if form in views.PEOPLE else for_programs(found), **wanted))
+        tell(filters.chosen(for_people(found) if form in views.PEOPLE else found, **wanted))
         tell_left_out(wrong)
-        sys.exit(bool({"worse": found.worse, "different": found.different}.get(fail_on or "")))
+        sys.exit(kind == "changes" and found.attrs["broken"])
     there = _found(paths or DEFAULT, chosen, kind)
     lacks = undecided(there, paths or DEFAULT)
     if there.results or form in ("csv", "json"):
@@ -264,7 +255,7 @@ def _changes(
     chosen: Callable[[Sequence[Result]], list[Result]],
     asked: Mapping[str, Any],
     must: bool,
-) -> tuple[Changes, list[str]] | None:
+) -> tuple[Frame, list[str]] | None:
     """What differs from the first to the second folder, and what is damaged; None where they share no name and need
     not."""
     from fedbench.report.changes import changes
@@ -273,9 +264,9 @@ def _changes(
         raise UserError(f"changes takes two PATHs, before and after, and not {len(paths)}")
     there = [examine([path]) for path in paths]
     sides = [one.results for one in there]
-    if not must and not (asked["at"] in ROUNDS and shared(*sides)):
+    if not must and not shared(*sides):
         return None
     kept = set(map(id, chosen([*sides[0], *sides[1]])))
-    before, after = ([CellSummary.of(result) for result in side if id(result) in kept] for side in sides)
-    found = changes((paths[0], paths[1]), diff(before, after), asked["metric"], asked["at"], asked["equivalent"])
-    return found, list(dict.fromkeys([*there[0].wrong, *there[1].wrong, *found.faults]))
+    before, after = ([result for result in side if id(result) in kept] for side in sides)
+    found = changes((paths[0], paths[1]), before, after, asked["metric"], asked["equivalent"] or 0.0)
+    return found, list(dict.fromkeys([*there[0].wrong, *there[1].wrong, *found.attrs["faults"]]))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,9 +20,10 @@ from fedbench.errors import Interrupted, UserError
 from fedbench.processes.signals import raising
 from fedbench.registry.assets import Assets
 from fedbench.registry.registry import Registry
+from fedbench.report.grouping import select
 from fedbench.report.views import PEOPLE
-from fedbench.results import examine
-from fedbench.results.diff import DIFFERENT, CellSummary, diff, settings
+from fedbench.results import Result, examine
+from fedbench.results.diff import name_of, settings
 from fedbench.results.metric_direction import first_metric
 from fedbench.runner.cells import Cell, Options, cells_of, references
 from fedbench.runner.runner import Run
@@ -61,7 +61,7 @@ MACHINE = ("cpu", "system", "python")  # what of a machine may change a result, 
     "--equivalent",
     type=Amount(min=0),
     metavar="POINTS",
-    help="A difference of scores that may pass whatever seeds do, in percent where they are.",
+    help="How far scores may be from those of SOURCE, in percent where they are.  [default: 0]",
 )
 @click.option("--quiet", is_flag=True, help="No bars while it runs.")
 @DEVICE
@@ -91,14 +91,15 @@ def reproduce(
     fedbench reproduce results/quickstart --cells 3
     fedbench reproduce results/quickstart --method fedra --results again
 
-    Configurations are those that the cells recorded; what differs here is printed first. A cell is equal, within seed
-    noise, or different. What is finished in --results is kept. Exit code: 0 all equal or within noise, 1 something
-    is different or could not be run, 2 SOURCE cannot be read, or its data are not here (--root says where).
+    Configurations are those that the cells recorded; what differs here is printed first. What is finished in --results
+    is kept. Exit code: 0 all scores are within --equivalent, 1 some differ or could not be run, 2 SOURCE cannot be
+    read, or its data are not here (--root says where).
     """
-    from fedbench.report.changes import changes, for_people, for_programs
+    from fedbench.report.changes import changes, for_people
 
-    everything = finished(source)
-    chosen = sample(_chosen(everything, seeds, scenario=scenarios, method=methods, variant=variants), count)
+    chosen = sample(select(finished(source), scenarios, methods, seeds, variants), count)
+    if not chosen:
+        raise UserError("SOURCE has no finished cell")
     folder = Path(results)
     _refuse_itself(source, folder)
     registry = Registry(plugins)
@@ -110,13 +111,13 @@ def reproduce(
     _run(plan, registry, results, quiet or form != "rich", given)
     titles, metric = (", ".join(source), results), first_metric(chosen[0].manifest["config"]["evaluation"])
     there = computed(plan, folder)
-    found = changes(titles, diff(chosen, there), metric, equivalent=equivalent, noise_of=everything)
-    put(for_people(found, every_cell=True) if form in PEOPLE else for_programs(found), form)
-    lost = {cell.name for cell in chosen} - {cell.name for cell in there if cell.status == "finished"}
-    sys.exit(1 if lost or DIFFERENT in found.cells["verdict"].tolist() else 0)
+    found = changes(titles, chosen, there, metric, equivalent or 0.0)
+    put(for_people(found) if form in PEOPLE else found, form)
+    lost = set(map(name_of, chosen)) - {name_of(one) for one in there if one.status == "finished"}
+    sys.exit(1 if lost or found.attrs["broken"] else 0)
 
 
-def finished(paths: Sequence[str]) -> list[CellSummary]:
+def finished(paths: Sequence[str]) -> list[Result]:
     """Every finished cell of results folders, under each of its names.
 
     Raises:
@@ -129,26 +130,14 @@ def finished(paths: Sequence[str]) -> list[CellSummary]:
     if found.wrong:
         lines = "\n  ".join(found.wrong[:20])
         raise UserError(f"checksums do not match, so that there is nothing to compare with:\n  {lines}")
-    return [CellSummary.of(one) for one in found.results if one.status == "finished"]
+    return [one for one in found.results if one.status == "finished"]
 
 
-def sample(cells: Sequence[CellSummary], count: int | None) -> list[CellSummary]:
+def sample(cells: Sequence[Result], count: int | None) -> list[Result]:
     """So many of them, the same whatever their order: those whose ids have the lowest hashes."""
-    chosen = set(sorted({cell.id for cell in cells}, key=lambda id: hash_of_bytes(id.encode()))[:count])
-    return [cell for cell in cells if cell.id in chosen]
-
-
-def _chosen(cells: Sequence[CellSummary], seeds: Sequence[int], **globs: Sequence[str]) -> list[CellSummary]:
-    """The cells that match. globs: patterns of `scenario`, `method` and `variant`. Raises UserError where none does."""
-    found = [
-        cell
-        for cell in cells
-        if (not seeds or cell.seed in seeds)
-        and all(not some or any(fnmatchcase(getattr(cell, what), one) for one in some) for what, some in globs.items())
-    ]
-    if not found:
-        raise UserError("no finished cell of SOURCE is asked for" if cells else "SOURCE has no finished cell")
-    return found
+    ids = {cell.entry.cell for cell in cells}
+    chosen = set(sorted(ids, key=lambda id: hash_of_bytes(id.encode()))[:count])
+    return [cell for cell in cells if cell.entry.cell in chosen]
 
 
 def _refuse_itself(source: Sequence[str], results: Path) -> None:
@@ -176,7 +165,7 @@ class Recovery:
     lacking: Mapping[tuple, str]
 
 
-def plan_again(cells: Sequence[CellSummary], registry: Registry, folder: Path, root: str | None = None) -> Recovery:
+def plan_again(cells: Sequence[Result], registry: Registry, folder: Path, root: str | None = None) -> Recovery:
     """These cells as cells of suites that can be run, with the configurations that they recorded.
 
     Args:
@@ -188,15 +177,18 @@ def plan_again(cells: Sequence[CellSummary], registry: Registry, folder: Path, r
     Raises:
         UserError: Data or weights are not here.
     """
-    lacking = {cell.name: reason for cell in cells if (reason := _lacks(cell, registry))}
-    groups: dict[tuple[str, str], list[CellSummary]] = {}
+    lacking = {name_of(cell): reason for cell in cells if (reason := _lacks(cell, registry))}
+    groups: dict[tuple[str, str], list[Result]] = {}
     for cell in cells:
-        if cell.name not in lacking:
+        if name_of(cell) not in lacking:
             groups.setdefault((cell.suite, root or _base(cell)), []).append(cell)
     suites: list[tuple[Suite, Assets, list[Cell]]] = []
     found: dict[tuple, Cell] = {}
     for (name, base), members in groups.items():
-        points = [Point(c.scenario, c.method, c.variant, c.seed, dict(c.manifest["config"])) for c in members]
+        points = []
+        for cell in members:
+            e = cell.entry
+            points.append(Point(e.scenario, e.method, e.variant, e.seed, dict(cell.manifest["config"])))
         assets = Assets(registry, base)
         try:
             runnable = cells_of(points, registry, assets)
@@ -205,7 +197,7 @@ def plan_again(cells: Sequence[CellSummary], registry: Registry, folder: Path, r
             hint = "\n--root DIR says which folder relative roots of data begin in." if named else ""
             raise UserError(f"{error}{hint}") from error
         of_point = {id(point): cell for cell in runnable for point in cell.points}
-        found |= {cell.name: of_point[id(point)] for cell, point in zip(members, points, strict=True)}
+        found |= {name_of(cell): of_point[id(point)] for cell, point in zip(members, points, strict=True)}
         suites.append((_suite(name, folder / name, points), assets, runnable))
     return Recovery(suites, found, lacking)
 
@@ -219,13 +211,13 @@ def _suite(name: str, path: Path, points: Sequence[Point]) -> Suite:
     return Suite(name, str(path), "", profile, seeds, scenarios, variants, methods, None, (), ())
 
 
-def _base(cell: CellSummary) -> str:
+def _base(cell: Result) -> str:
     """What the relative root of a cell's data began in where it was computed; "", the current folder, for none."""
     root, there = relative_root(cell.manifest["config"]["data"]), cell.manifest.get("root")
     return str(there).removesuffix(root) if root and there else ""
 
 
-def _lacks(cell: CellSummary, registry: Registry) -> str:
+def _lacks(cell: Result, registry: Registry) -> str:
     """Which component that it names is not installed; "" where all are."""
     try:
         for kind, ref in references(dict(cell.manifest["config"])):
@@ -235,12 +227,12 @@ def _lacks(cell: CellSummary, registry: Registry) -> str:
     return ""
 
 
-def settings_here(cells: Sequence[CellSummary], plan: Recovery) -> pandas.DataFrame:
+def settings_here(cells: Sequence[Result], plan: Recovery) -> pandas.DataFrame:
     """The versions, fingerprints and machines that are not the same here, and in how many cells."""
     mine = {name: str(value) for name, value in machine.describe("cpu").items() if name in MACHINE}
     pairs = []
     for cell in cells:
-        if one := plan.cells.get(cell.name):
+        if one := plan.cells.get(name_of(cell)):
             theirs = {name: value for name, value in (cell.manifest.get("machine") or {}).items() if name in MACHINE}
             then = {name: cell.manifest.get(name) for name in ("versions", "fingerprints")} | {"machine": theirs}
             pairs.append((then, {"versions": one.versions, "fingerprints": one.fingerprints, "machine": mine}))
@@ -265,18 +257,17 @@ def _run(plan: Recovery, registry: Registry, results: str, quiet: bool, given: d
         sys.exit(interrupted.exit_code)
 
 
-def computed(plan: Recovery, results: Path) -> list[CellSummary]:
+def computed(plan: Recovery, results: Path) -> list[Result]:
     """What has come of the cells that were run here, finished or not, by their names."""
     folders = [results / suite.name for suite, _, _ in plan.suites]
     there = examine(list(dict.fromkeys(folders))).results if folders else []
-    found = [CellSummary.of(one) for one in there]
-    return [one for one in found if one.name in plan.cells and plan.cells[one.name].id == one.id]
+    return [one for one in there if (here := plan.cells.get(name_of(one))) and here.id == one.entry.cell]
 
 
 # What is printed
 
 
-def _before(source: str, cells: Sequence[CellSummary], settings: pandas.DataFrame, plan: Recovery) -> Frame:
+def _before(source: str, cells: Sequence[Result], settings: pandas.DataFrame, plan: Recovery) -> Frame:
     """What is not the same here, before anything runs."""
     from fedbench.report.changes import changes_frame, settings_rows
     from fedbench.report.frames import page
@@ -291,7 +282,7 @@ def _before(source: str, cells: Sequence[CellSummary], settings: pandas.DataFram
     pages = [page(("settings",), title=title, caption=caption, notes=notes, remarks=same)]
     lacking = [{"cell": _called(name), "reason": reason} for name, reason in plan.lacking.items()]
     facts = {"source": source, "cells": len(cells), "differs_here": settings.to_dict("records"), "cannot_run": lacking}
-    return changes_frame(settings_rows(settings, len(cells)), pages, [], **facts)
+    return changes_frame(settings_rows(settings.to_dict("records"), len(cells)), pages, [], **facts)
 
 
 def _called(name: Sequence[Any]) -> str:

@@ -1,97 +1,30 @@
-"""Filters of frames: which rows, which columns, in which order."""
+"""Filters of frames: which columns, and in which order rows stand."""
 
 from __future__ import annotations
 
 import csv
-import operator
-import re
-from collections.abc import Callable, Mapping, Sequence
-from fnmatch import fnmatchcase
+from collections.abc import Sequence
 
 from fedbench.errors import UserError
-from fedbench.report.budget import EXAMPLES, Quantity, quantity
-from fedbench.report.frames import ALIASES, WITH, Format, Frame, format_of, is_blank, written
-from fedbench.report.run_scores import is_fraction
-from fedbench.results.metric_direction import without_noise
+from fedbench.report.frames import ALIASES, WITH, Frame, format_of, is_blank
 from fedbench.words import meant, shortened
 
-ORDERED: Mapping[str, Callable[[float, float], bool]] = {
-    ">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt,
-}  # fmt: skip
-GRAMMAR = re.compile(r'\s*(?:"([^"]*)"|(.*?))\s*(>=|<=|!=|==|=|~|>|<)\s*"?([^"]*?)"?\s*')
-HOW = "Write a column, one of > >= < <= = != ~ and a number or a text: 'accuracy > 80', 'memory <= 100MB'"
-KINDS = {"score": "%", "points": "%", "share": "%", "gflops": "", "cell seconds": "seconds"}
-PERCENT = ("score", "points", "share")
 
-
-def chosen(found: Frame, where: Sequence[str] = (), sort: Sequence[str] = (), columns: Sequence[str] = ()) -> Frame:
-    """The rows that fit all conditions, in order, with the columns that are asked for.
+def chosen(found: Frame, sort: Sequence[str] = (), columns: Sequence[str] = ()) -> Frame:
+    """The rows in order, with the columns that are asked for.
 
     Args:
-        where: conditions such as `accuracy > 80`: a column, an operator, a value. Nothing is evaluated.
         sort: columns, the first counts most: the best first, or `COLUMN:asc`, `COLUMN:desc`.
         columns: names, several in one text with commas between them.
 
     Raises:
-        UserError: for a column that the frame does not have, and for a condition that is none.
+        UserError: for a column that the frame does not have.
     """
-    attrs, of = found.attrs, len(found)
-    for text in where:
-        found = found.rows(i for i, fits in enumerate(_fits(found, text)) if fits)
     for text in reversed(sort):
         found = _sorted(found, text)
-    if where:
-        legend = [*attrs["legend"], f"{len(found)} of {of} lines fit: {', '.join(text.strip() for text in where)}."]
-        found.attrs.update(legend=legend, filtered=True)
     if columns:
         found = _only(found, columns)
     return found
-
-
-def _fits(found: Frame, text: str) -> list[bool]:
-    """Which rows fit a condition."""
-    match = GRAMMAR.fullmatch(text)
-    if not match:
-        raise UserError(f"--where '{text}': no operator in it. {HOW}")
-    quoted, bare, sign, value = match.groups()
-    name = (quoted or bare or "").strip()
-    if not name or not value:
-        raise UserError(f"--where '{text}': no {'value after' if name else 'column before'} the operator. {HOW}")
-    column = column_of(found, name)
-    format, metric = format_of(found, column), found.attrs.get("metric", "accuracy")
-    cells, wanted = found[column], quantity(value)
-    shown = [written(cell, format.unit, metric) for cell in cells]
-    words = all(is_blank(cell) or isinstance(cell, str) for cell in cells)
-    if sign in ORDERED and wanted is None:
-        raise UserError(f"--where '{text}': '{value}' is no number. {HOW}. Several conditions are several --where")
-    if sign in ORDERED and words and any(cells):
-        raise UserError(f"--where '{text}': '{name}' holds words: use =, != or ~ (a glob)")
-    if sign == "~" or words or wanted is None:
-        test = fnmatchcase if sign == "~" else operator.eq
-        return [test(one.lower(), value.lower()) != (sign == "!=") for one in shown]
-    fraction = format.unit == "share" or is_fraction(metric)
-    times = 100 if format.unit in PERCENT and fraction else 1  # people write percent, frames have fractions
-    _check_unit(format, times == 100, name, wanted, text)
-    numbers = [None if is_blank(cell) else without_noise(float(cell) * times) for cell in cells]
-    limit = without_noise(wanted.number)
-    if sign in ORDERED:
-        return [x is not None and ORDERED[sign](x, limit) for x in numbers]
-    return [
-        (x is not None and (x == limit or one == value)) != (sign == "!=")
-        for x, one in zip(numbers, shown, strict=True)
-    ]
-
-
-def _check_unit(format: Format, percent: bool, name: str, wanted: Quantity, text: str) -> None:
-    """Raises: UserError for a unit that the column does not have, and for a fraction in place of percent."""
-    own = KINDS.get(format.unit, format.unit if format.unit in EXAMPLES else "")
-    own = "" if own == "%" and not percent else own
-    if wanted.kind and wanted.kind != own:
-        unit = {"%": "percent", "": "numbers without a unit", "flops": "FLOPs"}.get(own, own)
-        raise UserError(f"--where '{text}': '{name}' is in {unit}: write {EXAMPLES[own]}, for example")
-    x = wanted.number
-    if format.unit == "score" and own == "%" and not wanted.kind and 0 < x < 1:
-        raise UserError(f"--where '{text}': '{name}' is in percent: write {100 * x:g}, or {x:g}% for so little")
 
 
 def _sorted(found: Frame, text: str) -> Frame:

@@ -77,11 +77,10 @@ class Pages(NamedTuple):
 
 
 def laid_out(found: Frame) -> Pages:
-    """A frame as pages; without a word about what was filtered away."""
+    """A frame as pages."""
     attrs, by, places = found.attrs, found.attrs["by"], found.tables()
     facts = {tuple(one["key"]): one for one in attrs["pages"]}
-    known = [key for key in facts if key in places or not attrs.get("filtered")]
-    order = [*known, *(key for key in places if key not in facts)]
+    order = [*facts, *(key for key in places if key not in facts)]
     if tuple(by) == PLACE and order:
         shared, titles = headings([Place(*key) for key in order])
     else:

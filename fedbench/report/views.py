@@ -7,7 +7,6 @@ from typing import Any
 
 from fedbench.registry.registry import Registry
 from fedbench.report import board_frames, cost_tables, deployable, scenarios, time_to_target
-from fedbench.report import images as one_by_one
 from fedbench.report import pareto as fronts
 from fedbench.report.filters import chosen as filtered
 from fedbench.report.frames import Frame
@@ -27,7 +26,6 @@ def chosen(
     kind: str = "",
     *,
     form: str = "rich",
-    where: Sequence[str] = (),
     sort: Sequence[str] = (),
     columns: Sequence[str] = (),
     **asked: Any,
@@ -38,14 +36,13 @@ def chosen(
         results: what is compared.
         kind: the view, such as `pairs`; "" for leaderboards, or on a terminal a summary of many.
         form: the format that it is for.
-        where: conditions on rows, see `filters.chosen`.
         sort: columns to sort by.
         columns: columns to show.
         asked: of `leaderboards`, and what the view itself needs; without roles, those of the installed plugins.
     """
-    brief = form == "rich" and not (where or sort or columns)
+    brief = form == "rich" and not (sort or columns)
     found = view(results, kind, brief=brief, people=form in PEOPLE, **asked)
-    found = filtered(found, where, sort, columns)
+    found = filtered(found, sort, columns)
     if kind != "tuning" and (below := how_tuned(results)):
         found.attrs["legend"] = [*found.attrs["legend"], *below]
     if form in CITING:
@@ -61,7 +58,6 @@ def view(
     at: str = "final",
     baseline: str | None = None,
     equivalent: float | None = None,
-    images: tuple[str, str] | None = None,
     reach: str | float = "",
     pareto: str = "bytes",
     roles: Mapping[str, str] | None = None,
@@ -77,7 +73,6 @@ def view(
         at: which round counts.
         baseline: the method that gaps are measured to.
         equivalent: points below which methods may be called equal.
-        images: two methods, for `images`.
         reach: a score, for `reach`.
         pareto: what it costs, for `pareto`.
         roles: of methods, by name; those of the installed plugins otherwise.
@@ -103,7 +98,6 @@ def view(
         "costs": lambda: cost_tables.costs(boards),
         "ranks": lambda: scenarios.ranks(scenarios.standings(boards, equivalent)),
         "sizes": lambda: deployable.deployable(boards, equivalent),
-        "images": lambda: one_by_one.images(boards, *(images or ("", ""))),
         "reach": lambda: time_to_target.time_to_target(boards, reach),
         "pareto": lambda: fronts.pareto(boards, pareto),
     }

@@ -107,15 +107,6 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "corrupted": "string",
         "rejected": "string",
     },
-    # A row for each output of the model after the last round, and after its best round by validation images if that is
-    # another: which test images it answered right, a bit for each.
-    "right": {
-        "round": "int32",
-        "output": "string",
-        "images": "int64",
-        "positions": "string",
-        "bits": "binary",
-    },
     # A row for each evaluated round x split x output of the model: the share of its commonest answer, 1 where it says
     # the same of every example; of clients' own models, of the commonest of each. Clients whose examples are of one
     # class are not counted, since they tell nothing.
@@ -172,11 +163,13 @@ LATER: Mapping[str, Mapping[str, str | None]] = {
 }
 
 # Tables that a cell is without where they would be empty.
-ONLY_WITH_ROWS = ("server", "clock", "storage", "uploads", "right", "answers", "sizes", "deployed")
+ONLY_WITH_ROWS = ("server", "clock", "storage", "uploads", "answers", "sizes", "deployed")
 
 # Tables that came when results were kept already: no part of a content hash, and the results of one cell agree where
 # one of them has none.
-UNHASHED = ("right", "answers")
+UNHASHED = ("answers",)
+# Tables that older versions wrote and nothing reads: they are ignored, and deleted with the others of their cell.
+DROPPED = ("right",)
 # Tables that a checkpoint of an older fedbench is without.
 CAME_LATER = ("clock", "storage", "sizes", "deployed", *UNHASHED)
 
@@ -192,7 +185,6 @@ TIMINGS = {
     "clock": (),
     "storage": (),
     "uploads": (),
-    "right": (),
     "answers": (),
     "sizes": (),
     "deployed": (),

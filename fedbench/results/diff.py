@@ -1,132 +1,127 @@
-"""Differences between two results: which cells came out the same, and what is not as it was."""
+"""Differences between two results: a frame with a row for each name, and what both were computed with."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from fedbench.errors import UserError
 from fedbench.results.columns import COLUMNS, ONLY_WITH_ROWS, UNHASHED
 from fedbench.results.content import digest_of_table, manifest_content
 from fedbench.results.files import checked_table, has_table
+from fedbench.results.metric_direction import measure, without_noise
 from fedbench.results.result import Result, first_line
-from fedbench.results.scores import average
 from fedbench.words import counted
 
 if TYPE_CHECKING:
     import pandas
 
 KEY = ("suite", "scenario", "variant", "method", "seed")  # the name of a cell
-GROUP = KEY[:-1]
+SCORE = ("round", "split", "domain", "client", "metric")  # what tells the rows of an evaluation apart
 
-# What became of a name: its result is the same or another one; there was one before, or is one now, or there is none in
-# either; one of them is not as it was written; or only one side has the name.
-EQUAL, DIFFERENT, LOST, GAINED, NEITHER = "equal", "different", "lost", "gained", "no result"
+# What became of a name. Both sides have a result: with equal tables; with scores no farther apart than the tolerance;
+# or farther. One side has a result, or none has; one of them does not match its checksum; only one side has the name.
+EQUAL, CLOSE, DIFFERENT = "equal", "within tolerance", "different"
+LOST, GAINED, NEITHER = "lost", "gained", "no result"
 DAMAGED, ONLY_BEFORE, ONLY_AFTER = "damaged", "only before", "only after"
 
 PARTS = ("versions", "machine", "git", "fingerprints", "config")  # of a manifest, in the order they are shown
 MOST = 3  # pairs of values of one setting that are listed one by one
 
 
-@dataclass(frozen=True)
-class CellSummary:
-    """A cell under one of its names: what it was computed from, how it ended, and what it scored.
-
-    Attributes:
-        manifest: Its `config`, `versions`, `fingerprints`, `machine` and `git`; empty where it was not started.
-        reason: Why there is no result, or what is wrong with it.
-        result: Its files, which are compared table by table.
-    """
-
-    suite: str
-    scenario: str
-    variant: str
-    method: str
-    seed: int
-    id: str
-    status: str
-    manifest: Mapping[str, Any] = field(repr=False, compare=False)
-    reason: str = ""
-    result: Result | None = field(default=None, repr=False, compare=False)
-
-    @classmethod
-    def of(cls, result: Result) -> CellSummary:
-        """Of a result."""
-        e, manifest = result.entry, result.manifest
-        return cls(
-            result.suite,
-            e.scenario,
-            e.variant,
-            e.method,
-            e.seed,
-            manifest.get("id", e.cell.rpartition("-")[2]),
-            result.status,
-            manifest,
-            result.fault or manifest.get("reason") or "",
-            result,
-        )
-
-    @property
-    def name(self) -> tuple[str, str, str, str, int]:
-        """By KEY."""
-        return self.suite, self.scenario, self.variant, self.method, self.seed
-
-    @cached_property
-    def scores(self) -> ScoreDigest:
-        """What a finished cell scored and cost in short."""
-        assert self.result is not None
-        return score_digest(self.result)
+def name_of(result: Result) -> tuple[str, str, str, str, int]:
+    """By KEY."""
+    e = result.entry
+    return result.suite, e.scenario, e.variant, e.method, e.seed
 
 
-def diff(before: Iterable[CellSummary], after: Iterable[CellSummary]) -> pandas.DataFrame:
+def differences(
+    before: Iterable[Result], after: Iterable[Result], metric: str = "accuracy", tolerance: float = 0.0
+) -> pandas.DataFrame:
     """Every name of either side once, in the order of the first side.
 
-    Two cells are compared once, however many names they have.
+    Args:
+        before: results.
+        after: others.
+        metric: of which the columns `before` and `after` are.
+        tolerance: how far any score may be from that of the other side, in points where it is a fraction.
 
     Returns:
-        By row: KEY; `change`, EQUAL or one of the other words above; `same_id`, whether both are one cell;
-        `status_before` and `status_after`; `differs_in`, of DIFFERENT the tables that differ; `fault`, of DAMAGED what
-        is wrong; the cells themselves as `old` and `new`. What a side without the name would say is None.
+        By row: KEY; `change`, EQUAL or one of the other words above; `same_id`, whether both are one cell, None where
+        a side lacks the name; `status_before` and `status_after`; `differs_in`, the tables that differ; the metric's
+        average on test examples after the last round, `before` and `after`, and their `difference`; `largest`, the
+        largest difference of any of its scores; `reason`, why a side has no result, or which other metric differs.
     """
     import pandas
 
-    was, now = ({one.name: one for one in side} for side in (before, after))
-    known: dict[Any, tuple[str, tuple[str, ...], str]] = {}
+    was, now = ({name_of(one): one for one in side} for side in (before, after))
+    known: dict[Any, dict[str, Any]] = {}  # two cells are compared once, however many names they have
     rows = []
     for name in dict.fromkeys((*was, *now)):
         old, new = was.get(name), now.get(name)
-        change: tuple[str, tuple[str, ...], str] = (ONLY_AFTER if old is None else ONLY_BEFORE), (), ""
+        row: dict[str, Any] = {**dict(zip(KEY, name, strict=True)), "change": ONLY_BEFORE if old else ONLY_AFTER}
         if old and new:
-            pair = tuple(one.result.folder if one.result else one.name for one in (old, new))
+            pair = (old.folder, new.folder)
             if pair not in known:
-                known[pair] = _change(old, new)
-            change = known[pair]
-        same, sides = old.id == new.id if old and new else None, [one and one.status for one in (old, new)]
-        rows.append((*name, change[0], same, *sides, " ".join(change[1]), change[2], old, new))
-    columns = ["change", "same_id", "status_before", "status_after", "differs_in", "fault", "old", "new"]
-    return pandas.DataFrame(rows, columns=[*KEY, *columns], dtype=object)
+                known[pair] = _change(old, new, metric, tolerance)
+            row |= known[pair] | {"same_id": old.entry.cell == new.entry.cell}
+        rows.append(row | {"status_before": old and old.status, "status_after": new and new.status})
+    names = ("change", "same_id", "status_before", "status_after", "differs_in")
+    scores = ("before", "after", "difference", "largest", "reason")
+    found = pandas.DataFrame(rows, columns=[*KEY, *names, *scores])
+    return found.astype({"same_id": object, "before": float, "after": float, "difference": float, "largest": float})
 
 
-def _change(old: CellSummary, new: CellSummary) -> tuple[str, tuple[str, ...], str]:
-    """What became of it, in what it differs, and what is wrong with it."""
+def _change(old: Result, new: Result, metric: str, tolerance: float) -> dict[str, Any]:
+    """What became of a name that both sides have: the columns of `differences`."""
     for one in (old, new):
-        if one.result and one.result.fault:
-            return DAMAGED, (), one.result.fault
+        if one.fault:
+            return {"change": DAMAGED, "reason": one.fault}
     done = [one.status == "finished" for one in (old, new)]
     if not all(done):
-        return (LOST if done[0] else GAINED if done[1] else NEITHER), (), ""
+        without = old if done[1] else new
+        why = (without.manifest.get("reason") or "").strip().partition("\n")[0]
+        change = LOST if done[0] else GAINED if done[1] else NEITHER
+        return {"change": change, "reason": ": ".join(filter(None, (without.status, why)))}
     try:
-        assert old.result and new.result
-        parts = differing(old.result, new.result)
+        parts = differing(old, new)
+        return {"change": CLOSE if parts else EQUAL, "differs_in": " ".join(parts)} | _scores(
+            old, new, metric, tolerance, "eval" in parts
+        )
     except UserError as error:
-        return DAMAGED, (), first_line(error)
-    return (DIFFERENT if parts else EQUAL), parts, ""
+        return {"change": DAMAGED, "reason": first_line(error)}
+
+
+def _scores(old: Result, new: Result, metric: str, tolerance: float, other: bool) -> dict[str, Any]:
+    """How far the scores of two finished cells are apart; other: whether they are not equal to the bit."""
+    sides = [one.eval.to_pandas() for one in (old, new)]
+    last = [_last(side, metric) for side in sides]
+    found: dict[str, Any] = {"before": last[0], "after": last[1], "difference": last[1] - last[0], "largest": 0.0}
+    if not other:
+        return found
+    both = sides[0].merge(sides[1], "outer", on=list(SCORE), suffixes=("_before", "_after"), indicator=True)
+    if (both["_merge"] != "both").any():
+        return found | {"change": DIFFERENT, "reason": "other rounds, domains or metrics were scored"}
+    apart = (both["value_after"] - both["value_before"]).abs()
+    apart = apart.where(apart.notna() | (both["value_before"].isna() & both["value_after"].isna()), math.inf).fillna(0)
+    largest = apart.groupby(both["metric"]).max()
+    beyond = [name for name, most in largest.items() if without_noise(most) > without_noise(_limit(name, tolerance))]
+    others = [f"{name} differs by up to {largest[name]:.4g}" for name in beyond if name != metric]
+    found |= {"change": DIFFERENT if beyond else CLOSE, "reason": "; ".join(others)}
+    return found | ({"largest": float(largest[metric])} if metric in largest else {})
+
+
+def _last(scores: pandas.DataFrame, metric: str) -> float:
+    """The average after the last round on test examples; NaN where the metric was not measured."""
+    tested = scores[(scores["metric"] == metric) & (scores["split"] == "test")]
+    return float(tested["value"][tested["round"] == tested["round"].max()].mean())
+
+
+def _limit(metric: str, tolerance: float) -> float:
+    return tolerance / 100 if measure(metric).unit == "%" else tolerance
 
 
 def shared(before: Iterable[Result], after: Iterable[Result]) -> bool:
@@ -204,30 +199,3 @@ def _apart(kind: str, one: Result, other: Result) -> bool:
         return kind not in ONLY_WITH_ROWS or checked_table(kind, whole.folder, whole.manifest).num_rows > 0
     tables = (checked_table(kind, result.folder, result.manifest) for result in (one, other))
     return len({digest_of_table(kind, table, one.manifest.get("ignored", ())) for table in tables}) > 1
-
-
-@dataclass(frozen=True)
-class ScoreDigest:
-    """digest: 16 hex digits over all scores of all evaluated rounds, to the bit; scores: by metric the average on test
-    images after the last of them, as in a leaderboard, without what is no number; bytes (down and up) and FLOPs: of all
-    clients in all rounds."""
-
-    digest: str
-    scores: Mapping[str, float]
-    bytes: int
-    flops: int
-
-
-def score_digest(result: Result) -> ScoreDigest:
-    """Of a finished cell. Raises: UserError where its tables are not as they were written."""
-    hashed, columns = hashlib.sha256(), result.evaluation
-    for name in COLUMNS["eval"]:
-        values = columns[name]
-        hashed.update("\0".join(values).encode() if isinstance(values, list) else values.tobytes())
-        hashed.update(b"\0\0")
-    scores, last = result.scores, max(columns["round"], default=0)
-    tested = [metric for metric in sorted(scores.of_split("test")) if last in scores.tested(metric, "test")]
-    averages = {metric: average(scores.after(last, metric, "test")) for metric in tested}
-    finite = {metric: value for metric, value in averages.items() if math.isfinite(value)}
-    down, up, flops = result.totals.get("sums", (0, 0, 0))
-    return ScoreDigest(hashed.hexdigest()[:16], finite, down + up, flops)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedbench.disk import cannot_write, hash_of_file
 from fedbench.errors import UserError
-from fedbench.results.columns import COLUMNS
+from fedbench.results.columns import COLUMNS, DROPPED
 from fedbench.results.identity import id_in
 from fedbench.results.store import store_of, suite_folder_of
 from fedbench.results.tables import arrow_schema, read_table
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 TABLES = tuple(f"{kind}.parquet" for kind in COLUMNS)
+OF_ANY_VERSION = (*TABLES, *(f"{kind}.parquet" for kind in DROPPED))
 TENSORS, STRUCTURE = "state.safetensors", "state.json"
 ALWAYS = ("eval.parquet", "rounds.parquet")  # what a cell of any fedbench has
 MISSING = "missing"

@@ -11,7 +11,7 @@ from typing import Any
 
 from fedbench.disk import cannot_write
 from fedbench.errors import UserError
-from fedbench.results.columns import COLUMNS
+from fedbench.results.columns import COLUMNS, DROPPED
 from fedbench.results.documents import locked, read_sealed, write_json
 from fedbench.results.identity import id_in
 from fedbench.results.schema_checks import check, is_folder_name, typed
@@ -141,7 +141,7 @@ def _checked(value: dict[str, Any]) -> Index:
     for name, wanted in {"entries": list, "searches": list, "expected": list, "tables": dict}.items():
         check(name, value[name], wanted)
     entries = [typed(Entry, entry) for entry in value["entries"]]
-    tables = {kind: typed(Packed, table) for kind, table in value["tables"].items()}
+    tables = {kind: typed(Packed, table) for kind, table in value["tables"].items() if kind not in DROPPED}
     if unknown := tables.keys() - {CELLS, *COLUMNS}:
         raise TypeError(f"{min(unknown)!r:.80} is no table of cells")
     check("seeds", seeds := value.get("seeds", []), list)

@@ -16,7 +16,7 @@ from fedbench.errors import UserError
 from fedbench.results.columns import COLUMNS, ENDED, GIVEN_UP, HALVED
 from fedbench.results.diff import differing
 from fedbench.results.documents import locked
-from fedbench.results.files import TABLES, checked_table, damage, has_table
+from fedbench.results.files import OF_ANY_VERSION, checked_table, damage, has_table
 from fedbench.results.identity import mixed_versions
 from fedbench.results.index import (
     CELLS,
@@ -246,7 +246,7 @@ def _ended(result: Result) -> Ended:
 def _copy_others(source: Path, place: Path) -> None:
     """Copy what is not packed of a cell: its state, and what it printed."""
     for name in sorted(os.listdir(source)) if source.is_dir() else ():
-        if name in (MANIFEST, *TABLES) or name.startswith(".") or (source / name).is_symlink():
+        if name in (MANIFEST, *OF_ANY_VERSION) or name.startswith(".") or (source / name).is_symlink():
             continue
         if (source / name).is_file():
             write_atomically(place / name, functools.partial(_copy, source / name), MEND)

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from fedbench.disk import hash_of_bytes, write_atomically
 from fedbench.errors import UserError
-from fedbench.results.columns import COLUMNS, HALVED, KEPT
+from fedbench.results.columns import COLUMNS, DROPPED, HALVED, KEPT
 from fedbench.results.content import digest_of
 from fedbench.results.documents import locked
-from fedbench.results.files import TABLES, checked_table, damage, has_table
+from fedbench.results.files import OF_ANY_VERSION, checked_table, damage, has_table
 from fedbench.results.identity import id_in
 from fedbench.results.index import CELLS, INDEX, Index, Packed, commit, read_index
 from fedbench.results.lock import remove_locks
@@ -28,7 +28,7 @@ from fedbench.words import counted
 if TYPE_CHECKING:
     import pyarrow
 
-PACKED = re.compile(rf"({'|'.join((CELLS, *COLUMNS))})-[0-9a-f]{{12}}\.parquet")  # the name of a table's file
+PACKED = re.compile(rf"({'|'.join((CELLS, *COLUMNS, *DROPPED))})-[0-9a-f]{{12}}\.parquet")  # the name of a table's file
 LEFT = re.compile(rf"\.({re.escape(INDEX)}|{PACKED.pattern})\.[0-9a-f]{{16}}\.tmp")  # only written under the lock
 KINDS = (CELLS, *COLUMNS)
 PACKS = (*KEPT, HALVED)  # a failed cell stays where people find its traceback
@@ -46,7 +46,7 @@ class Ended:
     @property
     def packed(self) -> dict[str, Any]:
         """Its manifest as it is packed: of its files only those that stay, and the digest of what it says."""
-        files = {name: facts for name, facts in self.manifest.get("files", {}).items() if name not in TABLES}
+        files = {name: facts for name, facts in self.manifest.get("files", {}).items() if name not in OF_ANY_VERSION}
         kept = {name: value for name, value in self.manifest.items() if name != "files"}
         kept |= {"files": files} if files else {}
         return kept | {"tables": list(self.tables), "digest": digest_of(self.manifest, self.tables.items())}
@@ -247,7 +247,7 @@ def _clear(folder: Path, written: bytes = b"") -> None:
         manifest.unlink()  # first: a manifest without its tables would be a damaged cell
     with suppress(FileNotFoundError):
         for name in os.listdir(folder):
-            if name in TABLES:
+            if name in OF_ANY_VERSION:
                 (folder / name).unlink(missing_ok=True)
     with suppress(OSError):  # its state stays, or what it printed
         folder.rmdir()

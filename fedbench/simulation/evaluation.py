@@ -39,15 +39,6 @@ class Score:
     value: float
 
 
-@dataclass(frozen=True)
-class Right:
-    """Which test images are answered right: their positions (n,) in the test split, in order, and by output's name,
-    "" for the method's own answer, whether each is (n,) bool."""
-
-    positions: np.ndarray
-    by_output: Mapping[str, np.ndarray]
-
-
 class Pass(NamedTuple):
     """Images that a model answers at once: whose model, and their positions (b,) in which images."""
 
@@ -134,17 +125,6 @@ class Evaluation:
             for output, logits in answers.items()
             for metric, score in self.metrics.items()
         ]
-
-    def right(self, answers: Answers) -> Right:
-        """Which test images are answered right; of clients' own models, by that of the client whose they are."""
-        tested = [s for s, split in enumerate(self.splits) if split.split == TEST]
-        positions = np.concatenate([self.splits[s].indices for s in tested])
-        order = np.argsort(positions)
-        hits = {
-            output: [(logits[s].argmax(1) == self._labels(self.splits[s])).numpy() for s in tested]
-            for output, logits in answers.items()
-        }
-        return Right(positions[order], {output: np.concatenate(each)[order] for output, each in hits.items()})
 
     def _labels(self, split: EvalSplit) -> Tensor:
         return torch.from_numpy(self.images[split.split].labelled.y[split.indices])

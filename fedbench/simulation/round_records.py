@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from fedbench.devices.fitting import RoundSeconds, round_seconds
-from fedbench.disk import hash_of_bytes
 from fedbench.errors import UserError
 from fedbench.families.aggregation import WEIGHTS
 from fedbench.families.layer_effects import effects
@@ -18,12 +17,11 @@ from fedbench.method import Method, State
 from fedbench.models.backbone import Blocks, Plain
 from fedbench.models.param_paths import trained_layers
 from fedbench.results.columns import SIMULATED
-from fedbench.results.metric_direction import VALIDATION, best_round, first_metric
 from fedbench.results.scores import evaluated_rounds
 from fedbench.seeding import numpy_generator
 from fedbench.simulation.client_storage import ClientStorage
 from fedbench.simulation.commonest import commonest
-from fedbench.simulation.evaluation import Answers, Deployment, Evaluation, Right, Runnable, Score, Scored, offered_by
+from fedbench.simulation.evaluation import Answers, Deployment, Evaluation, Runnable, Score, Scored, offered_by
 from fedbench.simulation.failure_reason import Diverged
 from fedbench.simulation.faults import NOT_FINITE
 from fedbench.simulation.federation import Federation
@@ -52,7 +50,6 @@ class RoundRecords:
                 f"clients, not of {len(federation.clients):,}; leave it out, or register fewer"
             )
         self.clocked = Clock(config, federation)
-        self.chooser = first_metric(evaluation)
         self.kept = ClientStorage.said(config)
 
     def enter(self, tables: Tables, t: int, report: Report) -> Rows:
@@ -227,36 +224,6 @@ class RoundRecords:
                 row = {"round": t, "client": client.id, "domain": domain, "device": device, **size}
                 rows.append({**row, "metric": metric, "value": own.get(metric, math.nan)})
         return rows
-
-    def right(self, t: int, before: Rows, evaluated: Rows, right: Right) -> Rows:
-        """A row for each output of the model after round t, here counted from 1, and of the outputs whose best round so
-        far is an earlier one, that one's.
-
-        before: these rows as the evaluation before left them · evaluated: all rows of eval.parquet, those of t too.
-        """
-        best = {output: self._best(evaluated, output) for output in right.by_output}
-        kept = [row for row in before if row["round"] == best.get(row["output"])]
-        positions = hash_of_bytes(right.positions.astype("<i8").tobytes())
-        return kept + [
-            {
-                "round": t,
-                "output": output,
-                "images": len(hits),
-                "positions": positions,
-                "bits": np.packbits(hits).tobytes(),
-            }
-            for output, hits in right.by_output.items()
-        ]
-
-    def _best(self, evaluated: Rows, output: str) -> int | None:
-        """The best round by validation images, as `fedbench compare --at best` has it: by accuracy, or by the first
-        metric where that is not measured; None without validation images."""
-        metric = f"{self.chooser}/{output}" if output else self.chooser
-        values: dict[int, list[float]] = {}
-        for row in evaluated:
-            if row["split"] == VALIDATION and row["metric"] == metric:
-                values.setdefault(row["round"], []).append(row["value"])
-        return best_round({t: float(np.mean(each)) for t, each in values.items()}, metric) if values else None
 
     def totals(self, method: Method, tested: int) -> dict[str, Any]:
         """What all rounds together will cost, known beforehand because every draw is seeded; of layers that are drawn

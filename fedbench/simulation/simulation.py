@@ -224,7 +224,6 @@ class Simulation:
             answers = self.evaluation.answers(functools.partial(self.method.predictor, state), self.team)
             tables["eval"] += self.records.eval(t, self.evaluation.scored(answers))
         tables["answers"] += self.records.answers(t, self.evaluation, answers)
-        tables["right"] = self.records.right(t, tables["right"], tables["eval"], self.evaluation.right(answers))
 
     def _deploy(self, state: State, t: int, tables: dict[str, Rows]) -> None:
         """Enter into the tables how good the model of a state is at every size, and what each client can run of it,

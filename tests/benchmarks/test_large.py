@@ -17,7 +17,7 @@ from fedbench.results import examine
 from fedbench.results.result import COMPARED
 
 FEW = Size(suites=2, scenarios=1, variants=1, methods=2, seeds=2, rounds=2, clients=2)
-ASKED = (("compare",), ("compare", "--where", "accuracy > 80"), ("compare", "boards"), ("report", "-o", "page.html"))
+ASKED = (("compare",), ("compare", "--sort", "bytes"), ("compare", "boards"), ("report", "-o", "page.html"))
 
 
 def test_made_cells_are_read_from_packed_tables(tmp_path):

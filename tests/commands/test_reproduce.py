@@ -37,7 +37,7 @@ def test_a_folder_is_run_again_to_the_bit(made, tmp_path):
     assert told["settings"] == []
     names = {(c["scenario"], c["variant"], c["method"], c["seed"]) for c in told["rows"]}
     assert len(names) == 4 and {c["method"] for c in told["rows"]} == {"fedra", "mine"}
-    again = fedbench("compare", "changes", made / "r", tmp_path / "reproduced", "--fail-on", "different", cwd=tmp_path)
+    again = fedbench("compare", "changes", made / "r", tmp_path / "reproduced", cwd=tmp_path)
     assert again.exit_code == 0, again.output  # the same cells under the same names
 
 
@@ -55,17 +55,16 @@ def with_other_scores(source, folder, by):
 
 
 def test_a_sample_of_a_folder_is_run_and_a_changed_number_found(made, tmp_path):
-    """Scores of the second source are far higher than those of its seeds are apart."""
     code, told = reproduce(tmp_path, made / "r", "--cells", "1", "--seed", "1")
     assert (code, [row["change"] for row in told["rows"]]) == (0, ["equal"])
     (suite,) = (made / "r").iterdir()
     source = with_other_scores(suite, tmp_path / "source" / suite.name, 5.0)
     code, told = reproduce(tmp_path, source, "--cells", "1", "--seed", "1")  # kept from before
     cells = [row for row in told["rows"] if row["change"] == "different"]
-    assert (code, [row["verdict"] for row in cells]) == (1, ["different"])
+    assert code == 1 and len(cells) == 1
     assert cells[0]["difference"] == pytest.approx(-5.0)
     done = fedbench("reproduce", source, "--plugin", TINY, "--cells", "1", "--seed", "1", cwd=tmp_path)
-    assert done.exit_code == 1 and "with another result" in done.stdout and "1 different" in done.stdout
+    assert done.exit_code == 1 and "names with other tables" in done.stdout and "1 different" in done.stdout
 
 
 def test_what_differs_here_is_said_before_anything_runs(made, tmp_path):

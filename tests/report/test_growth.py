@@ -13,7 +13,7 @@ from fedbench.report.render import render
 from fedbench.report.run_scores import RunScores, score
 from fedbench.report.scenarios import lettered, standings, summary
 from fedbench.results import Result
-from fedbench.results.diff import CellSummary, diff, settings, shared
+from fedbench.results.diff import differences, settings, shared
 from fedbench.results.index import Entry
 
 
@@ -53,8 +53,8 @@ def set_against(count):
     sides = results("before", count), results("after", count)
 
     def compared():
-        found = diff(*(map(CellSummary.of, side) for side in sides))
-        return shared(*sides), settings((one.old.manifest, one.new.manifest) for one in found.itertuples())
+        pairs = [(one.manifest, other.manifest) for one, other in zip(*sides, strict=True)]
+        return shared(*sides), settings(pairs), differences(*sides)
 
     return compared
 

@@ -51,7 +51,7 @@ def test_the_tables_that_say_something_else_are_named(pair):
 def test_a_table_that_one_of_them_lacks_differs_unless_it_would_be_empty_or_came_later(pair):
     rewrite(pair[1], "layers", [layer_row(1, 0)])
     rewrite(pair[1], "server", [])
-    rewrite(pair[1], "right", [{"round": 1, "output": "", "images": 8, "positions": "x", "bits": b"1"}])
+    rewrite(pair[1], "answers", [{"round": 1, "split": "test", "output": "", "examples": 8, "top_share": 0.5}])
     assert apart(pair) == ("layers",)
 
 

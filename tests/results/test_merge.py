@@ -190,13 +190,15 @@ def test_foreign_folders_are_refused(tmp_path):
     assert os.listdir(tmp_path / "r/s") == ["thesis.tex"]
 
 
-def test_right_answers_must_agree_where_both_have_them(tmp_path):
-    for root, bits in (("a", b"\xa0"), ("b", b"\x20"), ("older", None)):
+def test_constant_answers_must_agree_where_both_have_them(tmp_path):
+    for root, share in (("a", 0.5), ("b", 1.0), ("older", None)):
         place = cell(tmp_path / root)
-        if bits:
-            write_rows(place, "right", [{"round": 1, "output": "", "images": 3, "positions": "0f", "bits": bits}])
+        if share:
+            write_rows(
+                place, "answers", [{"round": 1, "split": "test", "output": "", "examples": 3, "top_share": share}]
+            )
     merge([tmp_path / "older", tmp_path / "a"], tmp_path / "r")
-    with pytest.raises(UserError, match="two results of one cell differ in right:"):
+    with pytest.raises(UserError, match="two results of one cell differ in answers:"):
         merge([tmp_path / "a", tmp_path / "b"], tmp_path / "r")
 
 

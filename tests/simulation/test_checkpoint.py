@@ -102,7 +102,7 @@ def test_a_damaged_one_is_set_aside_and_the_one_before_is_used(tmp_path, name, d
     assert latest(tmp_path)[1] == []  # told once
 
 
-@pytest.mark.parametrize("kind", ["right", "answers"])
+@pytest.mark.parametrize("kind", ["answers", "clock"])
 def test_one_of_an_older_fedbench_is_without_a_table_that_came_later(tmp_path, kind):
     folder = written(tmp_path, 1)
     (place,) = folder.glob("*/")

@@ -116,22 +116,6 @@ def test_where_domains_are_scored_the_global_model_answers_even_if_clients_have_
     assert asked == [None]
 
 
-@pytest.mark.parametrize("mixed", [True, False])
-def test_which_test_images_are_right_stands_in_their_order(mixed):
-    """Image 4 is nobody's, and client 4's images of the training split have no say."""
-    by_domain, by_client = (
-        evaluation(mixed),
-        evaluation(mixed, splits=[*BY_CLIENT, EvalSplit("", np.arange(2), 4, "validation")]),
-    )
-    right = by_domain.right(by_domain.answers(lambda client: odd_from_four))
-    assert right.positions.tolist() == list(range(7))
-    assert right.by_output[""].tolist() == [True, False, True, False, True, True, True]
-    assert right.by_output["never"].tolist() == [False, True] * 3 + [False]
-    right = by_client.right(by_client.answers(lambda client: odd_from_four))
-    assert right.positions.tolist() == [0, 1, 2, 3, 5, 6]
-    assert right.by_output[""].tolist() == [True, False, True, False, True, True]
-
-
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 @pytest.mark.parametrize("mixed", [True, False])
 def test_an_answer_that_is_no_number_is_a_divergence(mixed, bad):

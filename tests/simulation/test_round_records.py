@@ -4,7 +4,6 @@ import copy
 import json
 import math
 from dataclasses import replace
-from hashlib import sha256
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,7 +15,7 @@ from fedbench.results.columns import COLUMNS
 from fedbench.results.tables import to_table
 from fedbench.seeding import generator
 from fedbench.simulation.checkpoint import Progress
-from fedbench.simulation.evaluation import Right, Score
+from fedbench.simulation.evaluation import Score
 from fedbench.simulation.federated_data import EvalSplit
 from fedbench.simulation.federation import Federation
 from fedbench.simulation.method_costs import MethodCosts
@@ -68,32 +67,6 @@ def test_a_score_is_a_row_with_its_share(registry, cells):
         (3, "test", "odd", 4, "n/last", 5.0, 5),
     ]
     assert all(row.keys() == COLUMNS["eval"].keys() for row in ledger.eval(3, scores))
-
-
-def test_right_answers_are_kept_of_the_last_round_and_of_the_best_by_validation(registry, cells):
-    """The own answer is best in round 2, and as good in 4; the other in round 4; without validation the last stays."""
-    ledger = RoundRecords(cells["skew", "fedra"], None, SimpleNamespace(faults=None))
-    values = {1: (0.1, 0.1), 2: (0.6, 0.2), 3: (0.5, 0.1), 4: (0.6, 0.9)}
-
-    def kept(split):
-        rows, evaluated = [], []
-        for t, (own, last) in values.items():
-            scores = [Score(EvalSplit("a", np.arange(2), split=split), "accuracy", own),
-                      Score(EvalSplit("b", np.arange(9), split=split), "accuracy", own),
-                      Score(EvalSplit("a", np.arange(2), split=split), "accuracy/last", last),
-                      Score(EvalSplit("a", np.arange(2)), "accuracy", 1 / t)]  # fmt: skip
-            evaluated += ledger.eval(t, scores)
-            hits = np.arange(10) < t
-            rows = ledger.right(t, rows, evaluated, Right(np.arange(5, 15), {"": hits, "last": ~hits}))
-        to_table("right", rows)
-        return rows
-
-    rows = kept("validation")
-    assert [(row["round"], row["output"]) for row in rows] == [(2, ""), (4, ""), (4, "last")]
-    bits = [np.unpackbits(np.frombuffer(row["bits"], np.uint8), count=row["images"]).tolist() for row in rows]
-    assert bits == [[1] * 2 + [0] * 8, [1] * 4 + [0] * 6, [0] * 4 + [1] * 6]
-    assert {row["positions"] for row in rows} == {sha256(np.arange(5, 15, dtype="<i8").tobytes()).hexdigest()}
-    assert [(row["round"], row["output"]) for row in kept("test")] == [(4, ""), (4, "last")]
 
 
 def test_layers_held_and_trained_and_the_rank_are_told_apart(registry, cells):

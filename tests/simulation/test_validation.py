@@ -106,23 +106,6 @@ def test_validation_images_are_scored_whenever_test_images_are(cells, plugins, b
             assert row["value"] == right
 
 
-def test_right_answers_are_those_that_the_accuracy_counts(cells, plugins):
-    config = {**cells["fedra"], "train": {**cells["fedra"]["train"], "rounds": 4}}
-    config["evaluation"] = {**config["evaluation"], "every": 1}
-    progress, simulation = Progress(), Simulation(config, plugins)
-    rows, _ = simulation.run(progress=progress)
-    *best, last = progress.tables["right"]
-    averages = {
-        t: np.mean([r["value"] for r in rows if (r["round"], r["split"]) == (t, VALIDATION)]) for t in (1, 2, 3, 4)
-    }
-    chosen = max(averages, key=averages.get)
-    assert last["round"] == 4 and [row["round"] for row in best] == ([] if chosen == 4 else [chosen])
-    for row in (*best, last):
-        hits = np.unpackbits(np.frombuffer(row["bits"], np.uint8), count=row["images"])
-        tested = [r for r in rows if (r["round"], r["split"]) == (row["round"], "test")]
-        assert hits.sum() == pytest.approx(sum(r["value"] * r["examples"] for r in tested)) and len(hits) == 20
-
-
 def test_without_the_key_or_for_a_part_too_small_there_are_none(cells, plugins):
     config = cells["fedra"]
     without = {**config, "evaluation": {k: v for k, v in config["evaluation"].items() if k != "validation"}}

@@ -140,6 +140,6 @@ def test_the_manifest_describes_the_files(order):
     files = worker.run(order)["files"]
     for name, facts in files.items():
         assert (order.folder / name).stat().st_size == facts["size"]
-    tables = [f"{kind}.parquet" for kind in ("answers", "eval", "exchange", "layers", "right", "rounds")]
+    tables = [f"{kind}.parquet" for kind in ("answers", "eval", "exchange", "layers", "rounds")]
     assert sorted(files) == [*tables, "state.json", "state.safetensors"]
     json.dumps(files)
