@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 import click
 
 from fedbench import __version__
-from fedbench.commands import COMMANDS, MODULES
+from fedbench.commands import COMMANDS, GONE, MODULES
 from fedbench.commands.terminal import require_current_folder, tidy_streams
 from fedbench.errors import Interrupted, UserError
 from fedbench.words import meant, visible
@@ -58,6 +58,8 @@ class Commands(click.Group):
             return click.Command(name, callback=lambda: _fail(message), help=message, short_help="(does not load)")
 
     def resolve_command(self, context: click.Context, args: list[str]) -> tuple:
+        if args and args[0] in GONE:
+            raise click.UsageError(f"{args[0]} is gone: {GONE[args[0]]}", context)
         if args and args[0] not in COMMANDS and args[0] not in (names := self.list_commands(context)):
             hint = meant(args[0], names, f"there are {', '.join(names)}")
             raise click.UsageError(f"no command is called {args[0]!r}; {hint}", context)

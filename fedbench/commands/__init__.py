@@ -9,7 +9,6 @@ COMMANDS = {
     "compare": "Print leaderboards from results.",
     "report": "Write results as one page that opens offline.",
     "reproduce": "Run the cells of results folders again, and compare.",
-    "tune": "Write the winners of a suite's tuning as a plain suite.",
     "merge": "Join results of several machines.",
     "pack": "Pack finished cells into tables.",
     "plot": "Draw pictures of results (png, svg or pdf).",
@@ -21,5 +20,9 @@ COMMANDS = {
     "choose": "Which method for which device: what fits, what it costs, how good it is.",
     "schema": "The JSON Schema of suites, for editors.",
     "doctor": "Check this machine: what would stop a run, and the fix.",
+}
+# Commands that are no more, and what to use in their place.
+GONE = {
+    "tune": "`fedbench compare tuning --format json` has each winner's values; write them into the suite's methods",
 }
 MODULES = {"pack": "merge"}  # of the commands that stand in a module of another name

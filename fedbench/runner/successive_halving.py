@@ -12,7 +12,7 @@ from pathlib import Path
 from fedbench.errors import UserError
 from fedbench.registry.assets import Assets
 from fedbench.registry.registry import Registry
-from fedbench.results.columns import ENDED, HALVED
+from fedbench.results.columns import HALVED
 from fedbench.results.manifest import believed_manifest
 from fedbench.results.pack import pack
 from fedbench.results.store import cell_folders
@@ -124,20 +124,6 @@ def standing(contests: Sequence[Tried]) -> dict[Key, int]:
         contest = one.contest
         best = contest.order if contest.winner is None else [contest.winner]
         found[one.key] = next(iter(best), 0)
-    return found
-
-
-def decided(contests: Sequence[Tried]) -> dict[Key, int | None]:
-    """The winners of the contests that are over: all that were to come to a rung have come to it, or failed, and so
-    have those that confirm. None where every candidate was vetoed."""
-    found: dict[Key, int | None] = {}
-    for one in contests:
-        entrants = (cell for rung in range(len(one.rungs)) for cell in one.entrants(rung))
-        contest = one.contest
-        if contest.winner is None and not contest.unstable:
-            continue
-        if all(_status(cell, one.folder) in ENDED for cell in (*entrants, *one.asked())):
-            found[one.key] = contest.winner
     return found
 
 

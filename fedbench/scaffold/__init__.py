@@ -1,7 +1,7 @@
 """Files to begin from: templates, copies of shipped suites, and the JSON Schema by which editors know suites.
 
 What is written names a schema in the cache folder. The one that ships knows what comes with fedbench, next to the
-shipped suites; `fedbench schema --install` writes one that knows what is installed next to suites of a folder.
+shipped suites; `fedbench schema` prints one that knows what is installed.
 """
 
 from __future__ import annotations
@@ -133,21 +133,11 @@ def knowing(kind: str, name: str) -> bytes:
     return dumped(schema)
 
 
-def is_suite(text: str) -> bool:
-    """Whether a YAML file is a suite rather than anything else that lies in the same folder."""
-    return re.search(r"^\ufeff?suite:", text, re.MULTILINE) is not None
-
-
-def has_line(text: str) -> bool:
-    """Whether the text names a schema already, be it this one or another."""
-    return _THERE.search(text) is not None
-
-
-def with_schema_line(text: str, address: str = SCHEMA) -> str:
-    """A suite's text with the line that names a schema, by default the one next to it: in place of another, else behind
-    the comment that says how it is run, else on top."""
+def with_schema_line(text: str, address: str) -> str:
+    """A suite's text with the line that names a schema: in place of another, else behind the comment that says how it
+    is run, else on top."""
     line = f"{LINE}{address}"
-    if has_line(text):
+    if _THERE.search(text):
         return _THERE.sub(lambda _: line, text, count=1)
     head = _HEAD.match(text)[0]  # type: ignore[index]  # it matches nothing, too
     return f"{head}{line}\n{text[len(head) :]}"

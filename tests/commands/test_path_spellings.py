@@ -110,7 +110,6 @@ def test_paths_of_commands_that_need_finished_cells_begin_at_home_too(tmp_path, 
         ): "lora/config.json",
         ("init", f"{given}/own", f"--images={path}/tree"): "own/suite.yaml",
         ("choose", "--backbone=tiny", "--devices=phone_low", "--method=allsmall", mine, f"--accuracy={path}/r"): "",
-        ("schema", f"--install={path}"): "suite.schema.json",
         ("devices", f"{given}/tiny.yaml", mine): "",
     }
     for words, made in ways.items():
@@ -118,7 +117,6 @@ def test_paths_of_commands_that_need_finished_cells_begin_at_home_too(tmp_path, 
         assert done.exit_code == 0, (words, done.output)
         assert not made or os.path.exists(f"{given}/{made}"), words
     refused = {
-        ("tune", f"{given}/tiny.yaml", mine, f"--results={path}/r", f"-o{path}/t.yaml"): f"{given}/tiny.yaml: nothing",
         ("data", "prepare", "cifar10", f"--root={path}/c", f"--from={path}/no.tgz"): f"{NAME}/no.tgz",
     }
     for words, told in refused.items():
@@ -154,7 +152,7 @@ WAYS = {
 
 def test_every_option_that_takes_a_path_is_spelt_in_these_ways():
     assert {name.rpartition(" ")[2] for name in PATHS} == {
-        *("--accuracy", "--from", "--images", "--install", "--into", "--out", "--output", "--plugin", "--results"),
+        *("--accuracy", "--from", "--images", "--into", "--out", "--output", "--plugin", "--results"),
         *("--root", "--texts", "cell", "file", "folder", "names", "paths", "shards", "source", "suite"),
     }
 

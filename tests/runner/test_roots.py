@@ -16,7 +16,6 @@ from fedbench.runner.cells import cells_of
 from fedbench.simulation import worker
 from fedbench.simulation.cell_job import CellJob
 from fedbench.simulation.saved_model import reopen
-from fedbench.suite.winners import text_of
 
 DATA = "{name: image_folder, root: ROOT}"
 
@@ -84,19 +83,6 @@ def test_a_root_that_was_relative_to_the_current_folder_is_told_as_it_must_be(tm
     pictures(tmp_path / "pictures")
     said = refused(suite_in(tmp_path / "suites", "pictures"))
     assert "suites/pictures does not exist" in said and said.endswith("is, from there, ../pictures")
-
-
-def test_winners_are_written_for_the_folder_they_are_written_to(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    pictures(tmp_path / "suites/pictures")
-    tune = "methods:", "tune: {trials: 2, space: {train.clip: {choice: [1, 2]}}}\nmethods:"
-    validation = "capacities: [2, 1]", "capacities: [2, 1]\n  evaluation: {validation: 0.5}"
-    path = suite_in(tmp_path / "suites", "pictures", **dict([tune, validation]))
-    registry = Registry([str(TINY)])
-    suite = runner.load(path, registry)
-    chosen = suite.tuned({("small", "", "allsmall"): 0})
-    assert "root: pictures" in text_of(chosen, registry.catalogue, tmp_path / "suites")
-    assert "root: ../suites/pictures" in text_of(chosen, registry.catalogue, tmp_path / "elsewhere")
 
 
 def test_workers_and_whoever_reopens_a_cell_find_the_images(tmp_path, monkeypatch):

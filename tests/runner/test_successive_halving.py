@@ -242,23 +242,10 @@ def test_candidates_are_added_up_whatever_one_of_them_lacks():
         assert _sum([(part, 0.5) for part in parts]) == {"flops": 4, "images": 4, "simulated_seconds": 1.5}
 
 
-def test_the_winners_as_a_plain_suite_are_the_cells_that_reported(tuned, tmp_path):
+def test_the_command_of_before_says_what_replaces_it(tuned):
     folder, _ = tuned
-    words = ("tune", "tiny.yaml", "--plugin", TINY, "--results")
-    printed = fedbench(*words, "r", cwd=folder)
-    done = fedbench(*words, "r", "-o", tmp_path / "winners.yaml", cwd=folder)
-    assert done.exit_code == printed.exit_code == 0 and (tmp_path / "winners.yaml").read_text() == printed.stdout
-    (tmp_path / "mine.yaml").write_text("mine")
-    taken = fedbench(*words, "r", "-o", tmp_path / "mine.yaml", cwd=folder)
-    assert taken.exit_code == 2 and "say --force" in taken.stderr and (tmp_path / "mine.yaml").read_text() == "mine"
-    assert fedbench(*words, "r", "-o", tmp_path / "mine.yaml", "--force", cwd=folder).exit_code == 0
-    assert (tmp_path / "mine.yaml").read_text() == printed.stdout
-    planned = fedbench("plan", "winners.yaml", "--plugin", TINY, "--json", cwd=tmp_path)
-    ids = {tuple(cell["names"][0]): cell["id"] for cell in json.loads(planned.stdout)["cells"]}
-    reported = {("small", r.entry.method, "", 0): r.manifest["id"] for r in load([folder / "r"])}
-    assert ids == reported
-    unknown = fedbench(*words, tmp_path / "nothing", cwd=folder)
-    assert unknown.exit_code == 2 and "1 of 1 winners are not known" in unknown.stderr
+    gone = fedbench("tune", "tiny.yaml", cwd=folder)
+    assert gone.exit_code == 2 and "compare tuning --format json" in gone.stderr
 
 
 def test_compare_says_who_won_by_what_and_that_it_was_tuned(tuned):

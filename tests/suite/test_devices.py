@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from fedbench.devices.table import SHIPPED
 from fedbench.disk import hash_of_json
-from fedbench.suite.winners import text_of
 
 HEAD = """suite: s
 defaults: {backbone: vit, data: {name: strokes6}}
@@ -113,18 +112,3 @@ methods: [fedra]
         "10:24": 'scenarios.c.fit: expected "memory", or a mapping {memory, seconds, bytes}, got "often"',
     }.items():
         assert any(line.startswith(f"s.yaml:{place}: ") and told in line for line in found), (place, found)
-
-
-def test_what_a_tuning_writes_has_the_same_devices(suite_of, catalogue, tmp_path):
-    text = """suite: s
-devices: {mine: {extends: laptop, memory: 1.0e6}}
-defaults: {backbone: vit, data: {name: strokes6}, evaluation: {validation: 0.1}}
-scenarios:
-  a: {devices: {mine: 1, laptop: 2}, device_scale: {flops: 0.5}, fit: {memory: true, bytes: 9}}
-  b: {capacities: {uniform: [1, 4]}}
-methods: [fedra]
-tune: {trials: 2, space: {train.optimizer.lr: {log: [0.01, 0.1]}}}
-"""
-    tuned = suite_of(text, facts=None).tuned({("a", "", "fedra"): 1, ("b", "", "fedra"): 0})
-    written = suite_of(text_of(tuned, catalogue, tmp_path), facts=None)
-    assert [point.config for point in written.points()] == [point.config for point in tuned.points()]

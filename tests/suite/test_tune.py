@@ -11,7 +11,6 @@ from fedbench.runner.runner import load
 from fedbench.suite import tuning_space
 from fedbench.suite.keys import CANDIDATES_SEED
 from fedbench.suite.node import Mark, Node
-from fedbench.suite.winners import text_of
 
 SUITE = """\
 suite: s
@@ -246,26 +245,14 @@ def test_a_sobol_sequence_fills_the_range_evenly():
     assert drawn({"a": {"log": [1e-4, 1e4]}}, 8, draw=1) != drawn({"a": {"log": [1e-4, 1e4]}}, 8)
 
 
-def test_rows_of_the_command_line_are_tuned_and_written_like_those_of_the_suite(suite_of, catalogue, tmp_path):
-    """Each has its own winner; what is written lists them, for others to run without the command line."""
+def test_rows_of_the_command_line_are_tuned_like_those_of_the_suite(suite_of):
+    """Each has its own winner."""
     added = "fedra (missing_layers=cover)"
     given = {"add": ["alllarge"], "sets": ["methods.fedra.missing_layers=cover"]}
     suite = suite_of(text(words=", methods: {fedra: {train: {clip: 7.0}}}"), **given)
-    winners = {("two", "", label): k for k, label in enumerate(("fedra", "alllarge", added))}
-    tuned = suite.tuned(winners)
+    tuned = suite.tuned({("two", "", label): k for k, label in enumerate(("fedra", "alllarge", added))})
     (plain, _, varied) = tuned.points()
     assert varied.method == added and varied.config["method"]["missing_layers"] == "cover"
     assert varied.config["train"]["clip"] == plain.config["train"]["clip"] == 7.0  # what the scenario says of fedra
     lr = [point.config["train"]["optimizer"]["lr"] for point in (plain, varied)]
     assert lr[0] != lr[1]
-    written = suite_of(text_of(tuned, catalogue, tmp_path), facts=None).points()
-    assert [point.config for point in written] == [point.config for point in tuned.points()]
-    assert [point.method for point in written] == ["fedra", "alllarge", "fedra-missing_layers-cover"]
-
-
-def test_winners_of_a_suite_whose_seeds_draw_data_and_capacities_have_the_same_cells(suite_of, catalogue, tmp_path):
-    drawn = text().replace("data: strokes6", "data: {name: strokes6, draw: seed}\n  shuffle_capacities: true")
-    tuned = suite_of(drawn).tuned({("one", "", "fedra"): 2, ("two", "", "fedra"): 1})
-    written = suite_of(text_of(tuned, catalogue, tmp_path), facts=None)
-    of_both = [[point.config for point in suite.points(seeds=[1, 7])] for suite in (tuned, written)]
-    assert of_both[0] == of_both[1] and [config["data"]["draw"] for config in of_both[0]] == [1, 7, 1, 7]
