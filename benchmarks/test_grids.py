@@ -1,6 +1,6 @@
 """Large grids: what planning 2,000 cells takes, from an empty cache and again, and how many trivial cells run a second.
 
-The ordinary suite counts models that are built (`tests/simulation/test_prices.py`); `tox -e bench` measures here.
+`tests/simulation/test_prices.py` counts models that are built.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Parity and speed on a GPU: `python tests/benchmarks/gpu.py --out FOLDER`, at most four minutes on an H200.
+"""Parity and speed on a GPU: `python benchmarks/gpu.py --out FOLDER`, at most four minutes on an H200.
 
 Every cell that is timed is a `Trial`, run as a user's would be: its images, rounds and aggregation are all in the
 time. `--tiny --device cpu` tries the script itself on any machine.

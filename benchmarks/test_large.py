@@ -1,6 +1,6 @@
 """Ten thousand cells, five million rows of rounds: what `compare` and `report` take.
 
-The ordinary suite reads eight such cells; `tox -e bench` measures.
+Eight such cells are read first.
 """
 
 from __future__ import annotations

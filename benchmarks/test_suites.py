@@ -23,7 +23,7 @@ from fedbench.runner.cells import cells_of
 from fedbench.runner.runner import load
 from fedbench.simulation.cost_estimate import cost_estimates
 
-SUITES = Path(__file__).parents[2] / "suites"
+SUITES = Path(__file__).parents[1] / "suites"
 MEASURED = ("quickstart", "feature_skew", "extreme_hetero")
 
 

@@ -18,7 +18,7 @@ from figures import Figures
 from spending import spent
 from test_grids import TRIVIAL, suite
 
-HERE = Path(__file__).parents[2]
+HERE = Path(__file__).parents[1]
 TRIVIAL_SEEDS = 10  # of two methods: twenty cells
 Measured = Mapping[str, float]
 
@@ -60,7 +60,7 @@ def main(other: Path, suites: tuple[str, ...], pairs: int, figures: Path | None)
     \b
     git clone . ../other && cd ../other && git checkout c23c262
     python3 -m venv .venv && .venv/bin/pip install -e . && cd -
-    PYTHONPATH=tests python tests/benchmarks/revisions.py ../other quickstart trivial
+    PYTHONPATH=tests python benchmarks/revisions.py ../other quickstart trivial
     """
     measured = Figures()
     click.echo(f"{'medians':<26}{'here':>9}{'there':>9}{'ratio':>7}   here, there: from, to")

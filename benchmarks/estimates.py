@@ -1,4 +1,4 @@
-"""What `fedbench plan --cost` says beside what the run then takes: `python tests/benchmarks/estimates.py SUITE...`.
+"""What `fedbench plan --cost` says beside what the run then takes: `python benchmarks/estimates.py SUITE...`.
 
 Further words, from the first that begins with `-`, go to both commands: `--scenario all_4`, `--method fedra`. The cache
 of this user is taken, so that a second call shows what kept rates are worth. Where other programs have the machine,

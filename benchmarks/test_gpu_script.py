@@ -7,7 +7,6 @@ import sys
 import time
 
 import gpu
-import pretended
 import pytest
 import torch
 
@@ -49,14 +48,6 @@ def bench(registry):
         return gpu.Bench("cpu", True, time.perf_counter() + seconds, registry, {})
 
     return until
-
-
-@pytest.mark.slow
-def test_every_section_works_on_a_gpu(tmp_path, registry):
-    """On the pretended one."""
-    with pretended.gpu():
-        sections = gpu.run(gpu.Bench("cuda", True, time.perf_counter() + 300, registry, {}), tmp_path)["sections"]
-    assert {name: section.get("traceback") for name, section in sections.items()} == dict.fromkeys(gpu.SECTIONS)
 
 
 def test_a_section_that_fails_leaves_the_others_their_figures(tmp_path, bench, monkeypatch):

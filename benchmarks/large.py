@@ -1,6 +1,6 @@
 """A large results folder made of one small cell, many times: valid ids, seals and hashes, invented scores.
 
-`python tests/benchmarks/large.py FOLDER` makes four suites of 2,500 cells with 500 rows of rounds each.
+`python benchmarks/large.py FOLDER` makes four suites of 2,500 cells with 500 rows of rounds each.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fedbench.results.index import CELLS, Entry, change_index
 from fedbench.results.pack import pack
 from fedbench.results.tables import table_bytes
 
-CELL = Path(__file__).parents[2] / "results/reference/quickstart"
+CELL = Path(__file__).parents[1] / "results/reference/quickstart"
 METHODS = (
     "alllarge", "fedra", "depthfl", "inclusivefl", "allsmall", "head_only", "scalefl", "hetlora", "flora", "feddyn",
 )  # fmt: skip

@@ -1,6 +1,6 @@
 """Ten thousand registered clients, a hundred at work: memory follows the examples, time follows who is sampled.
 
-The ordinary suite counts images of two hundred clients here, and bytes in test_million.py; `tox -e bench` measures.
+`tests/simulation/test_registered_clients.py` counts images and bytes.
 """
 
 from __future__ import annotations
@@ -90,30 +90,6 @@ def held(registry: Registry, clients: int, examples: int) -> int:
     finally:
         tracemalloc.stop()
     return size
-
-
-def test_a_round_reads_the_images_of_sampled_clients_alone(registry):
-    def read(clients: int, sampled: int) -> int:
-        trial = Simulation(config(registry, clients, sampled), registry, dataset=noise(400))
-        pixels, asked = trial.federation.pixels, []
-        trial.federation.pixels = Counting(pixels, asked)
-        one_round(trial)
-        assert len(asked) % sampled == 0
-        return sum(asked)
-
-    # two examples each for 200 clients, and batches of four for the rest
-    assert read(200, 10) * 2 == read(20, 10) == read(100, 20) / 2
-
-
-class Counting:
-    """Pixels that note how many images they are asked for."""
-
-    def __init__(self, pixels: Pixels, asked: list[int]) -> None:
-        self.pixels, self.asked, self.size, self.labelled = pixels, asked, pixels.size, pixels.labelled
-
-    def __call__(self, indices: np.ndarray):
-        self.asked.append(len(indices))
-        return self.pixels(indices)
 
 
 def one_round(trial: Simulation, t: int = 0) -> list[dict]:

@@ -1,6 +1,6 @@
 """One round of unequal clients by every engine that is installed: `tox -e bench`, with a table of ratios.
 
-The ordinary suite only checks, on a tiny size, that fedbench's own engines do the same round.
+On a tiny size, fedbench's own engines do the same round.
 """
 
 from __future__ import annotations
