@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import pretended
 import pytest
 import torch
+from device_rules import Gpu, pretended
 
 REAL = torch.cuda.is_available()
 # What the ordinary suite runs on the pretended GPU: each rule once, by the cheapest case.
@@ -18,17 +18,16 @@ SAMPLE = {
     "test_a_rough_cell_is_as_on_the_cpu_and_goes_on_from_its_checkpoint[fedra-cohort]",
     "test_images_are_sent_without_waiting",
     "test_images_and_labels_are_those_of_the_cpu[False]",
-    "test_two_workers_share_a_gpu_and_find_what_the_cpu_finds",
 }
 
 
 @pytest.fixture(autouse=True)
-def a_gpu(request) -> Iterator[pretended.Gpu | None]:
+def a_gpu(request) -> Iterator[Gpu | None]:
     """The pretended GPU, where there is no other."""
     if REAL or not request.node.get_closest_marker("gpu"):
         yield None
     else:
-        with pretended.gpu() as gpu:
+        with pretended() as gpu:
             yield gpu
 
 

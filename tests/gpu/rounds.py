@@ -23,18 +23,6 @@ ALONE = {
     *("fjord", "heterofl", "local_only", "majority", "reefl", "zero_round"),
 }
 FEW = {"allsmall", "depthfl", "fedra"}  # methods that are tested on every GPU, the others by -m slow
-SUITE = """
-suite: small
-defaults:
-  backbone: {name: micro_vit, pretrained: false}
-  adapter: {name: lora, rank: 2, alpha: 2, dropout: 0}
-  data: {name: strokes6, classes: 3, train_per_class: 8, test_per_class: 1}
-  train: {rounds: 2, batch_size: 4}
-  evaluation: {every: 1}
-scenarios:
-  skew: {capacities: [12, 4, 3, 2, 1, 1]}
-methods: [fedra, depthfl, inclusivefl, exclusive, allsmall, alllarge, head_only]
-"""
 
 
 def sampled(methods: Iterable[str], few: Collection[str]) -> list:

@@ -7,12 +7,9 @@ import dataclasses
 import pytest
 import torch
 from engine.test_cohort import SGD, ragged
-from rounds import DEVICE, SUITE, close, moved, sampled
+from rounds import DEVICE, close, moved, sampled
 
-from fedbench.runner.runner import load
 from fedbench.seeding import generator
-from fedbench.simulation.checkpoint import Checkpoints, Progress
-from fedbench.simulation.simulation import Simulation
 from fedbench.testing.setups import setup_of, tiny_vit
 
 pytestmark = pytest.mark.gpu
@@ -74,25 +71,3 @@ def test_fedvz_on_the_gpu_is_the_same_twice_and_trains_heads_and_tails_as_on_the
     one, again, on_cpu = (alone(registry, "fedvz", device, False) for device in (DEVICE, DEVICE, "cpu"))
     close(one, again)  # not to the bit: cuDNN sums gradients in any order
     close([one[0][0][0], one[0][0][2]], [on_cpu[0][0][0], on_cpu[0][0][2]])
-
-
-@pytest.mark.parametrize("name", sampled(ALONE, FEW))
-def test_clients_go_on_from_their_store_on_the_gpu(registry, name, tmp_path):
-    """As if there had been no end: in a trial made anew, from files alone."""
-    path = tmp_path / "small.yaml"
-    path.write_text(
-        SUITE.replace("[fedra, depthfl, inclusivefl, exclusive, allsmall, alllarge, head_only]", f"[{name}]")
-    )
-    (config,) = (cell.config for cell in load(path, registry).points())
-    config = {**config, "train": {**config["train"], "max_steps": 2}}
-    checkpoints, progress, whole = Checkpoints(tmp_path, "0" * 12, DEVICE), Progress(), Progress()
-    Simulation(config, registry, DEVICE).run(progress=whole)
-    Simulation(config, registry, DEVICE, store=checkpoints.store).run(
-        lambda t, rows: checkpoints.write(progress) if t == 1 else None, progress=progress
-    )
-    again = Checkpoints(tmp_path, "0" * 12, DEVICE)
-    found, refused = again.latest()
-    assert (found.round, refused) == (1, [])
-    Simulation(config, registry, DEVICE, store=again.store).run(progress=found)
-    losses = [[row["loss"] for row in each.tables["rounds"]] for each in (found, whole)]
-    assert losses[0] == pytest.approx(losses[1], rel=1e-3)

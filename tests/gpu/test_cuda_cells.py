@@ -7,8 +7,10 @@ import pytest
 import torch
 from every_method import METHODS, changed, tiny_cells
 from rounds import DEVICE, sampled
+from torch import nn
 
 from fedbench.errors import NotApplicable
+from fedbench.seeding import generator
 from fedbench.simulation.checkpoint import Checkpoints, Progress
 from fedbench.simulation.simulation import Simulation
 
@@ -77,3 +79,26 @@ def test_with_dropout_and_in_bf16_both_engines_agree(cells, plugins, method):
     near(*rounded, 0.05)
     near(rounded[0], exact[0], 0.05)
     assert rounded != exact
+
+
+def test_fp32_means_fp32(cells, plugins):
+    """No product or convolution of a cell is rounded to TF32, whose errors are about 3e-4."""
+    draw, conv = generator(0, device=DEVICE), nn.functional.conv2d
+    a, b = (torch.randn(256, 256, generator=draw, device=DEVICE) for _ in range(2))
+    x, w = a.view(1, 16, 64, 64), b.view(256, 16, 4, 4)
+
+    def errors() -> list[float]:
+        pairs = ((a @ b, a.double() @ b.double()), (conv(x, w), conv(x.double(), w.double())))
+        return [float((one - two).norm() / two.norm()) for one, two in pairs]
+
+    kinds = (torch.backends.cuda.matmul, torch.backends.cudnn.conv)
+    before = [kind.fp32_precision for kind in kinds]
+    try:
+        for kind in kinds:
+            kind.fp32_precision = "tf32"
+        assert min(errors()) > 1e-4 or torch.cuda.get_device_capability() < (8, 0)  # older ones cannot round so
+        with Simulation(configured(cells, "fedra", "cohort"), plugins, DEVICE).precision():
+            assert max(errors()) < 1e-5
+    finally:
+        for kind, precision in zip(kinds, before, strict=True):
+            kind.fp32_precision = precision

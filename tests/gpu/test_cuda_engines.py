@@ -9,7 +9,7 @@ import pytest
 import torch
 from engine.test_cohort import ADAMW, ADAPTERS, OTHERS, SGD, Scale, ragged
 from every_method import METHODS
-from rounds import ALONE, DEVICE, FEW, close, mixed, moved, no_waiting, rounds, sampled, two_rounds
+from rounds import ALONE, DEVICE, FEW, REAL, close, mixed, moved, no_waiting, rounds, sampled, two_rounds
 
 from fedbench.engine import cohort as fast
 from fedbench.engine import microbatching, sequential
@@ -64,6 +64,7 @@ def test_an_adapter_that_cannot_be_stacked_is_exact_all_the_same(registry):
     close(final(fast.train, DEVICE), final(sequential.train, "cpu"))
 
 
+@pytest.mark.skipif(not REAL, reason="the pretended GPU counts no memory")
 def test_groups_cut_by_memory_equal_one_group(registry, monkeypatch):
     calls, real = [], fast.train_group
 
@@ -89,6 +90,7 @@ def test_a_client_that_has_finished_is_kept_still(registry, optimizer, adapter):
     close(one, rounds(registry, sequential.train, DEVICE, cohort, **options))
 
 
+@pytest.mark.skipif(not REAL, reason="the pretended GPU counts no memory")
 def test_memory_does_not_grow_from_round_to_round(registry):
     cohort = moved(ragged([4, 3, 3, 1], steps=[2] * 4, sizes=[4]), DEVICE)
     setup = dataclasses.replace(setup_of(registry, tiny_vit(), [4, 3, 3, 1]), engine=fast.train, device=DEVICE)
@@ -125,6 +127,7 @@ def test_a_step_never_waits_for_the_gpu(registry, model, adapter, active):
         step({n: inputs[n] for n in active})
 
 
+@pytest.mark.skipif(not REAL, reason="the pretended GPU counts no memory")
 def test_a_pass_that_does_not_fit_is_halved(registry, monkeypatch):
     """The numbers are those of a pass that fits."""
     calls, real = [], fast.train_group
