@@ -117,9 +117,10 @@ WORD = re.compile(r"[\w.]+")
 SPELLINGS = (
     [json.dumps(value) for value in VALUES]
     + """
-null; ~; yes; 0x1F; 0o17; 1_000; .inf; -.nan; 2026-01-01; !!python/object/apply:os.system [x]; !!binary aGk=; !foo x; *a;
-&a [*a]; &a {<<: *a}; <<; |; >-; '; "; [; {; }; - -; ? ; : ; %YAML 1.1; ---; ...; {name: lora, name: lora}; [fedra, {}];
-{extends: x}; {name: null}; "\\ud800"; "\\0"; "\\x1b[2J"; !<tag:yaml.org,2002:int> 1; &b !!set {a, b}; 1e999; 9e-999
+null; ~; yes; 0x1F; 0o17; 1_000; .inf; -.nan; 2026-01-01; !!python/object/apply:os.system [x]; !!binary aGk=; !foo x;
+*a; &a [*a]; &a {<<: *a}; <<; |; >-; '; "; [; {; }; - -; ? ; : ; %YAML 1.1; ---; ...; {name: lora, name: lora};
+[fedra, {}]; {extends: x}; {name: null}; "\\ud800"; "\\0"; "\\x1b[2J"; !<tag:yaml.org,2002:int> 1; &b !!set {a, b};
+1e999; 9e-999
 """.replace("\n", " ").split("; ")
 )
 SPELLINGS += ["0x" + "f" * 6000, "9" * 5000, "-0o" + "7" * 6000, "[" * 300, "{a: " * 300, "x" * 70_000]

@@ -23,8 +23,8 @@ from fedbench.results.files import cleared, described
 from fedbench.results.index import write_expected
 from fedbench.results.merge import merge
 from fedbench.runner.estimate import past_rounds
-from fuzz.mutants import TEXTS, changed, damaged, rewritten
-from fuzz.watch import SECRET, Leak
+from hostile.mutants import TEXTS, changed, damaged, rewritten
+from hostile.watch import SECRET, Leak
 
 SENT = {"round": 1, "what": "features", "bytes_down": 10, "bytes_up": 10}
 SERVED = {"round": 1, "flops": 10, "memory_bytes": 10}

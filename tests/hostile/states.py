@@ -11,7 +11,7 @@ from random import Random
 import torch
 
 from fedbench.simulation.state import STRUCTURE, TENSORS, load, save
-from fuzz.mutants import VALUES, changed, damaged, rewritten
+from hostile.mutants import VALUES, changed, damaged, rewritten
 
 
 class States:

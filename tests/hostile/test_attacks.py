@@ -15,13 +15,13 @@ import pytest
 from command import TINY, fedbench, manifests, run, write_suite
 from factories import eval_rows, layer_row, write_cell
 
-from attacks.malice import FORMATS, outward_tar, outward_zip, parquet, pickled
 from fedbench.data.cache import ARRAYS, cached, entry_of
 from fedbench.errors import UserError
 from fedbench.results import read_rows
 from fedbench.results.documents import write_json
 from fedbench.simulation.state import STRUCTURE, TENSORS, load, save
 from fedbench.types import Images, Splits
+from hostile.malice import FORMATS, outward_tar, outward_zip, parquet, pickled
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from layouts import jpeg
 
 from fedbench.data.archive import unpack
 from fedbench.data.lists import Lists
-from fuzz.mutants import TEXTS, damaged
+from hostile.mutants import TEXTS, damaged
 
 NAMES = [*TEXTS, "set/1.jpg", "set", "set/", "./set/2", "C:/x", "\\x", "set/../../x", "/x", "set//3", "x" * 300]
 TYPES = [tarfile.REGTYPE] * 4 + [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.DIRTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE]

@@ -10,7 +10,7 @@ from made_up import KnownFacts
 
 from fedbench import suite
 from fedbench.registry.registry import Registry
-from fuzz.mutants import SPELLINGS, damaged, misspelt
+from hostile.mutants import SPELLINGS, damaged, misspelt
 
 SHIPPED = Path(__file__).parents[2] / "suites"
 KEYS = ("train", "train.rounds", "capacities", "data.partition", "backbone", "methods.fedra.missing_layers", "a.b", "")

@@ -12,22 +12,12 @@ from contextlib import chdir, contextmanager
 from pathlib import Path
 from random import Random
 from types import FrameType
-from typing import Protocol
 
 from fedbench.errors import UserError
 
 SECONDS = 5.0  # of the processor, for one input
 PATIENCE = 12  # times as long by the clock, on a machine that has other things to do
 SECRET = "secret-of-another-folder"
-
-
-class Target(Protocol):
-    """Something that reads files. Made once, with a folder for what all its inputs share."""
-
-    def __init__(self, shared: Path) -> None: ...
-
-    def attack(self, inside: Path, chance: Random) -> None:
-        """Put one input into the empty folder `inside`, which is the current one, and have it read."""
 
 
 class TooSlow(KeyboardInterrupt):
