@@ -5,7 +5,7 @@ suite="$suite --method fedra --method inclusivefl --method head_only"
 suite="$suite --seed 0 --seed 1 --seed 2 --seed 3 --seed 4 --seed 5"
 fedbench run $suite --results fixed
 fedbench run $suite --set data.draw=seed --results drawn
-python tests/studies/drawn_data.py fixed drawn
+python docs/studies/drawn_data.py fixed drawn
 """
 
 from __future__ import annotations

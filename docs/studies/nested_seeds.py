@@ -1,7 +1,7 @@
 """Whether paired differences hang on the seed modulo six, as they do where capacities are rotated: a permutation test.
 
-    python tests/studies/nested_seeds.py results/reference
-    python tests/studies/nested_seeds.py --simulate 1000
+    python docs/studies/nested_seeds.py results/reference
+    python docs/studies/nested_seeds.py --simulate 1000
 
 A group is a leaderboard with more than six seeds. Its statistic is the F of all paired differences together: squares
 between the residues over squares within them, summed over pairs of methods (Anderson, A New Method for Non-Parametric

@@ -163,7 +163,7 @@ def main(files: tuple[Path, ...], out: Path, count: int, seed: int, refit: bool)
     """Score frozen micro backbones with 0 to 8 layers left out. Files of weights that the CSV knows are passed over.
 
     \b
-    python tests/studies/layers_left_out.py weights/skippable/*/*.safetensors --out skippable.csv
+    python docs/studies/layers_left_out.py weights/skippable/*/*.safetensors --out skippable.csv
     """
     torch.set_num_threads(1)
     done = {(score.weights, score.probe) for score in read(out)} if out.exists() else set()

@@ -187,7 +187,7 @@ def main(table: Path, results: tuple[Path, ...], k: int, out: Path) -> None:
     """Draw TABLE, which layers_left_out.py wrote, against the cells under RESULTS, and print the same in words.
 
     \b
-    python tests/studies/skippable_figure.py skippable.csv results/skippable --out docs/skippable.png
+    python docs/studies/skippable_figure.py skippable.csv results/skippable --out docs/skippable.png
     """
     scores = [score for score in layers_left_out.read(table) if score.probe == "full"]
     found = dots(scores, accuracies(load(results)), k)
