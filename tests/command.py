@@ -16,7 +16,7 @@ from fedbench.cli import main
 from fedbench.results import read_index, read_manifest, write_manifest
 from fedbench.results.files import described
 from fedbench.results.index import commit
-from fedbench.results.store import Store, cell_folders
+from fedbench.results.store import Store, folder_of
 from fedbench.results.tables import bytes_of, to_table
 
 TINY = Path(__file__).with_name("tiny_plugin.py")
@@ -74,30 +74,31 @@ def run(*words: object, cwd: Path) -> Result:
 
 def manifests(folder: Path) -> dict[str, dict]:
     """The manifest of every name in the index of a results folder's suite."""
-    index, places = read_index(folder / "tiny"), cell_folders(folder / "tiny")
+    index = read_index(folder / "tiny")
     assert index is not None
-    return {f"{entry.method}/{entry.seed}": read_manifest(places(entry.cell)) or {} for entry in index.entries}
+    places = {f"{entry.method}/{entry.seed}": folder_of(folder / "tiny", entry.cell) for entry in index.entries}
+    return {name: read_manifest(place) or {} for name, place in places.items()}
 
 
 def written(folder: Path) -> list[dict]:
     """The manifest of every cell of a results folder's suite that was begun."""
-    index, places = read_index(folder / "tiny"), cell_folders(folder / "tiny")
+    index = read_index(folder / "tiny")
     ids = dict.fromkeys(entry.cell for entry in index.entries) if index else ()
-    return [manifest for id in ids if (manifest := read_manifest(places(id)))]
+    return [manifest for id in ids if (manifest := read_manifest(folder_of(folder / "tiny", id)))]
 
 
 def cell_of(folder: Path, method: str, seed: int = 0) -> Path:
     """The folder of a cell of a results folder's suite."""
-    return cell_folders(folder / "tiny")(manifests(folder)[f"{method}/{seed}"]["id"])
+    return folder_of(folder / "tiny", manifests(folder)[f"{method}/{seed}"]["id"])
 
 
 def loosen(suite_folder: Path) -> None:
     """Put every packed cell of a suite into a folder, as it was before its run ended."""
-    index, places = read_index(suite_folder), cell_folders(suite_folder)
+    index = read_index(suite_folder)
     assert index is not None
     store = Store(suite_folder, index.tables)
     for id in store.ids:
-        place, manifest = places(id), store.manifest(id) or {}
+        place, manifest = folder_of(suite_folder, id), store.manifest(id) or {}
         for kind in manifest.pop("tables"):
             table = store.rows(kind, id)
             place.mkdir(parents=True, exist_ok=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 from command import TINY, fedbench, write_suite, written
 
-from fedbench.results.store import cell_folders
+from fedbench.results.store import folder_of as cell_folder
 
 DYING = Path(__file__).parent / "dying_plugin.py"
 
@@ -32,7 +32,7 @@ def manifests(folder: Path) -> dict[str, dict]:
 
 
 def folder_of(folder: Path, how: str) -> Path:
-    return cell_folders(folder / "r/tiny")(manifests(folder)[how]["id"])
+    return cell_folder(folder / "r/tiny", manifests(folder)[how]["id"])
 
 
 def all_ended(folder: Path, file: str = "pids") -> bool:

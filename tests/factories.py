@@ -18,6 +18,7 @@ from fedbench.results.columns import SIMULATED
 from fedbench.results.identity import identity
 from fedbench.results.index import Entry, Index, Key, commit, merged_entries
 from fedbench.results.pack import pack
+from fedbench.results.store import folder_of
 from fedbench.results.tables import table_bytes
 
 DOMAINS = ("solid", "outline", "texture", "dim", "clutter", "sketch")
@@ -174,8 +175,7 @@ def write_cell(
     """One cell with its entry in index.json; returns the cell's folder. `changes` go to `config`."""
     resolved, index = config(method, seed, **changes), read_index(suite_folder) or Index(suite_folder.name)
     id = own_id(index, resolved, (scenario, label or method, variant, seed, candidate))
-    name = f"{scenario}-{label or method}-{variant or 'x'}-s{seed}-{id}"
-    folder = suite_folder / "".join(c if c.isalnum() or c in "-_" else "_" for c in name)
+    folder = folder_of(suite_folder, id)
     if status == "finished":
         write_rows(folder, "eval", evaluation)
         write_atomically(folder / "rounds.parquet", usual_rounds() if rounds is None else table_bytes("rounds", rounds))
@@ -197,6 +197,13 @@ def write_cell(
     )
     commit(suite_folder, replace(index, suite=suite_folder.name, entries=merged_entries(index.entries, [entry])))
     return folder
+
+
+def cell_of(suite_folder: Path, method: str, seed: int = 0) -> Path:
+    """The folder of the first cell that the index names so."""
+    index = read_index(suite_folder)
+    assert index is not None
+    return next(folder_of(suite_folder, e.cell) for e in index.entries if (e.method, e.seed) == (method, seed))
 
 
 def write_beside(folder: Path, tables: Mapping[str, Sequence[Mapping[str, Any]] | None]) -> None:

@@ -20,6 +20,7 @@ from fedbench.registry.assets import Assets
 from fedbench.registry.registry import Registry
 from fedbench.results import read_manifest, read_rows
 from fedbench.results.content import digest_of_cell
+from fedbench.results.store import folder_of
 from fedbench.runner.cells import cells_of
 from fedbench.runner.runner import load
 from fedbench.simulation import worker
@@ -61,13 +62,13 @@ def order_of(
     path = write_suite(folder, method, {"rounds: 2": f"rounds: {rounds}", **(changes or {})})
     registry = Registry(files)
     (cell,) = cells_of(load(path, registry).points(), registry, Assets(registry))
-    place = folder / "s" / cell.id
+    place = cell.folder_in(folder / "s")
     return CellJob(place, cell.manifest(), "cpu", files, processes, checkpoint_every=0)
 
 
 def moved(order: CellJob, folder: Path) -> CellJob:
     """The same order elsewhere."""
-    return replace(order, folder=folder / "s" / order.folder.name)
+    return replace(order, folder=folder_of(folder / "s", order.folder.name))
 
 
 def said(folder: str | Path) -> tuple[str, bytes, bytes]:

@@ -24,12 +24,11 @@ from fedbench.commands.output import Screen, tell_left_out, wide
 from fedbench.report.run_scores import is_fraction
 from fedbench.results import examine, read_index
 from fedbench.results.columns import HALVED
-from fedbench.results.identity import id_in
 from fedbench.results.index import CELLS, read_expected
 from fedbench.results.manifest import believed_manifest
 from fedbench.results.metric_direction import first_metric
 from fedbench.results.result import COMPARED
-from fedbench.results.store import cell_folders
+from fedbench.results.store import folder_of
 from fedbench.runner.cells import Cell
 from fedbench.runner.local import OUTPUT
 from fedbench.runner.progress import Listen, RunSummary
@@ -103,7 +102,7 @@ class Watch:
             self.console.print(f"Waiting for {cells} that another run computes", soft_wrap=True)
             return
         folder = event["folder"]
-        cell = self.cells[id_in(Path(folder).name)]
+        cell = self.cells[Path(folder).name]
         if event["event"] == "started":
             self.began[folder] = time.monotonic()
             if self.bars:
@@ -260,9 +259,8 @@ def show_end(outcome: RunSummary, roles: dict[str, str]) -> None:
 
 def _list_printed(console: Console, outcome: RunSummary) -> None:
     """Count the finished cells that printed anything."""
-    places = cell_folders(outcome.folder)
     names = outcome.manifests.keys() - outcome.failed.keys()
-    if number := sum((places(id_in(name)) / OUTPUT).is_file() for name in names):
+    if number := sum((folder_of(outcome.folder, name) / OUTPUT).is_file() for name in names):
         line = f"{counted(number, 'finished cell')} printed something: {outcome.folder}/{CELLS}/*/{OUTPUT}"
         console.print(Text(line, style="dim"), soft_wrap=True)
 
@@ -271,14 +269,13 @@ def _list_failed(console: Console, outcome: RunSummary) -> None:
     """List the first failures: where each reason is written, or the reason where it could not be written."""
     number = counted(len(outcome.failed), "cell")
     console.print(f"{number} failed; `--retry-failed` runs failed cells again:", style="red")
-    places = cell_folders(outcome.folder)
     index = read_index(outcome.folder)
     titles = {entry.cell: entry.title for entry in (reversed(index.entries) if index else ())}
     for name in list(outcome.failed)[:MOST_SHOWN]:
-        place, failed = places(id_in(name)), outcome.failed[name]
+        place, failed = folder_of(outcome.folder, name), outcome.failed[name]
         also = f", {OUTPUT}" if (place / OUTPUT).is_file() else ""
         written = (believed_manifest(place) or {}).get("status") == failed["status"]
         where = f"{place / 'manifest.json'}{also}" if written else failed["reason"]
-        console.print(Text(f"  {titles.get(id_in(name), name)}: {where}"), soft_wrap=True)
+        console.print(Text(f"  {titles.get(name, name)}: {where}"), soft_wrap=True)
     if (left := len(outcome.failed) - MOST_SHOWN) > 0:
         console.print(f"  and {left} more")

@@ -8,9 +8,9 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from fedbench.disk import hash_of_bytes, hash_of_json, locked_file, opened, write_atomically
+from fedbench.disk import hash_of_bytes, locked_file, opened, write_atomically
 from fedbench.errors import UserError
-from fedbench.results.tables import READABLE, RESULT_VERSION, wrong_version
+from fedbench.results.tables import RESULT_VERSION, wrong_version
 
 MAX_DEPTH = 100  # what walks through a value may call itself as often
 SEAL = "sha256"  # of the bytes of its file, in which it stands as BLANK
@@ -100,21 +100,15 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def read_sealed(path: Path, required: Iterable[str], mend: str) -> dict[str, Any]:
     """What `write_json` wrote, without the seal.
 
-    Files of version 1 have a seal over their value.
-
     Raises:
         UserError: as `read_json`, and where the seal does not fit.
     """
     written = _bytes_of(path)  # once: a worker may replace the file at any time, and its seal is of its own text
     value = _value_of(written, path, required, mend)
     seal = value.pop(SEAL, None)
-    if value["result_version"] == 1:
-        fits = seal == hash_of_json(value)
-    else:
-        text = written.decode(errors="replace")
-        blank = _with_seal(text, seal, BLANK) if isinstance(seal, str) else ""
-        fits = seal == hash_of_bytes(blank.encode())
-    if not fits:
+    text = written.decode(errors="replace")
+    blank = _with_seal(text, seal, BLANK) if isinstance(seal, str) else ""
+    if seal != hash_of_bytes(blank.encode()):
         raise TornFile(f"{path}: checksum mismatch: it was changed since it was written.\n{mend}")
     return value
 
@@ -142,7 +136,7 @@ def _value_of(written: bytes, path: Path, required: Iterable[str], mend: str) ->
         raise TornFile(f"{path}: not readable as JSON ({error}).\n{mend}") from error
     if not isinstance(value, dict) or "result_version" not in value:
         raise TornFile(f"{path}: not a file of fedbench (it has no result_version).\n{mend}")
-    if value["result_version"] not in READABLE:
+    if value["result_version"] != RESULT_VERSION:
         raise UserError(wrong_version(path, value["result_version"]))
     if missing := [name for name in required if name not in value]:
         raise TornFile(f"{path}: {', '.join(missing)} missing.\n{mend}")

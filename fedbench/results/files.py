@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from fedbench.disk import cannot_write, hash_of_file
 from fedbench.errors import UserError
 from fedbench.results.columns import COLUMNS, DROPPED
-from fedbench.results.identity import id_in
 from fedbench.results.store import store_of, suite_folder_of
 from fedbench.results.tables import arrow_schema, read_table
 
@@ -122,7 +121,7 @@ def checked_table(kind: str, folder: Path, manifest: Mapping[str, Any]) -> pyarr
 def read_rows(folder: Path, kind: str) -> list[dict[str, Any]]:
     """The rows of one table of a cell, or of its checkpoint, whether it is packed or not. Raises: UserError."""
     if not (path := Path(folder) / f"{kind}.parquet").is_file():
-        packed = store_of(suite_folder_of(folder)).rows(kind, id_in(Path(folder).name))
+        packed = store_of(suite_folder_of(folder)).rows(kind, Path(folder).name)
         if packed is not None:
             return packed.to_pylist()
     return read_table(kind, path).to_pylist()

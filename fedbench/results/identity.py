@@ -1,9 +1,8 @@
-"""Which cell a result is of: a hash over all that can change its numbers, and the end of its folder's name."""
+"""Which cell a result is of: a hash over all that can change its numbers."""
 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
@@ -17,7 +16,6 @@ NUMERICAL = ("torch", "timm", "loralib", "numpy")
 NUMBERS_VERSION = 1
 # What stands in an id for fedbench's version: a release whose numbers are the same has the same ids.
 RELEASE = {"fedbench": "0.1.0"}
-NAMED = re.compile(r"-([0-9a-f]{12})\Z")
 
 
 def identity(
@@ -95,14 +93,3 @@ def mixed_settings(manifests: Iterable[Mapping[str, Any]], metric: str) -> str:
 def _mixed(found: Mapping[str, Iterable[str]]) -> str:
     several = {name: sorted(values) for name, values in found.items()}
     return "; ".join(f"{name} {' and '.join(values)}" for name, values in several.items() if len(values) > 1)
-
-
-def id_in(folder: str) -> str:
-    """The id with which the name of a cell's folder ends; all that follows its last `-`."""
-    return folder.rpartition("-")[2]
-
-
-def named(folder: str) -> str | None:
-    """The id that a folder claims by its name; None for a name that nobody gave to a cell."""
-    found = NAMED.search(folder)
-    return found and found[1]

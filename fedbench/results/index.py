@@ -13,14 +13,12 @@ from fedbench.disk import cannot_write
 from fedbench.errors import UserError
 from fedbench.results.columns import COLUMNS, DROPPED
 from fedbench.results.documents import locked, read_sealed, write_json
-from fedbench.results.identity import id_in
 from fedbench.results.schema_checks import check, is_folder_name, typed
 from fedbench.words import shortened
 
 INDEX = "index.json"
 CELLS = "cells"  # the folder of cells that are at work or not packed yet
 SOME = 5  # names of files that are none of fedbench's, in a message
-BEFORE = {"searches": "tuning.json", "expected": "expected.json"}  # where version 1 had these parts of an index
 Key = tuple[str, str, str, int, int | None]  # scenario, method, variant, seed, candidate
 MAKE_SOME = "`fedbench run SUITE.yaml` makes results (in results/ unless --results says otherwise)."
 MEND = f"Restore it from a copy, or delete the suite's folder and run the whole suite again.\n{MAKE_SOME}"
@@ -123,8 +121,7 @@ def read_index(suite_folder: Path) -> Index | None:
         return None
     value = read_sealed(path, ("suite", "entries"), MEND)
     try:
-        old = value.pop("result_version") == 1
-        index = _older(path.parent, value) if old else _checked(value)
+        index = _checked(value)
         check("suite", index.suite, str)
     except (TypeError, AttributeError, KeyError) as error:
         raise UserError(f"{path}: not an index of fedbench ({error}).\n{MEND}") from error
@@ -150,23 +147,6 @@ def _checked(value: dict[str, Any]) -> Index:
     return Index(value["suite"], entries, tables, value["searches"], value["expected"], seeds)
 
 
-def _older(folder: Path, value: dict[str, Any]) -> Index:
-    """An index of version 1: entries had folders for cells and marks, and other parts had their own files."""
-    check("entries", value["entries"], list)
-    kept = [{name: part for name, part in entry.items() if name != "mark"} for entry in value["entries"]]
-    entries = [typed(Entry, {**entry, "cell": id_in(entry["cell"])}) for entry in kept]
-    return Index(value["suite"], entries, {}, *(_part(folder / file, what) for what, file in BEFORE.items()))
-
-
-def _part(path: Path, what: str) -> list[Any]:
-    if not path.is_file():
-        return []
-    value = read_sealed(path, ("suite", what), MEND)
-    found: list[Any] = value[what]
-    check(what, found, list)
-    return found
-
-
 def change_index(suite_folder: Path, suite: str, change: Callable[[Index], Index]) -> Index:
     """Replace an index by what `change` makes of it, under its lock; one without entries where there was none."""
     folder = Path(suite_folder)
@@ -177,8 +157,6 @@ def change_index(suite_folder: Path, suite: str, change: Callable[[Index], Index
 def commit(folder: Path, index: Index) -> Index:
     """Write an index, which is what readers go by. The caller holds the lock of `change_index`."""
     write_json(folder / INDEX, index.to_json())
-    for name in BEFORE.values():  # which are in the index now
-        (folder / name).unlink(missing_ok=True)
     return index
 
 
@@ -193,8 +171,7 @@ def merge_index(
     order alone.
     """
     prepare_folder(suite_folder)
-    given = [entry if isinstance(entry, Entry) else Entry(**entry) for entry in entries]
-    new = [replace(entry, cell=id_in(entry.cell)) for entry in given]
+    new = [entry if isinstance(entry, Entry) else Entry(**entry) for entry in entries]
 
     def change(old: Index) -> Index:
         kept = old.seeds if old.entries else seeds
@@ -237,17 +214,12 @@ def prepare_folder(suite_folder: Path) -> None:
     except OSError as error:
         raise cannot_write(folder, error) from error
     names = visible(folder)
-    if names and names != [CELLS] and INDEX not in names and not any(_cell_or_empty(folder / name) for name in names):
+    if names and names != [CELLS] and INDEX not in names:  # a run that was killed before its first index leaves cells
         raise UserError(
             f"{folder}: holds files that fedbench did not write ({shortened(names, SOME)}) and no {INDEX}.\n"
             "Nothing was changed. Choose another folder with --results DIR, or empty this one."
         )
     read_index(folder)
-
-
-def _cell_or_empty(path: Path) -> bool:
-    """A run that was killed before its first index leaves cell folders, perhaps still empty."""
-    return path.is_dir() and ((path / "manifest.json").is_file() or not visible(path))
 
 
 def visible(folder: Path) -> list[str]:

@@ -16,11 +16,10 @@ from fedbench.disk import as_written, expanded, hash_of_json
 from fedbench.errors import UserError
 from fedbench.results.content import digest_of_cell
 from fedbench.results.files import ALWAYS
-from fedbench.results.identity import id_in
 from fedbench.results.index import CELLS, INDEX, MAKE_SOME, SOME, Entry, visible
 from fedbench.results.manifest import MANIFEST, read_manifest
 from fedbench.results.result import Result, first_line
-from fedbench.results.store import TRIES, Store, cell_folders, stamp_of, store_of, suite_folder_of
+from fedbench.results.store import TRIES, Store, folder_of, stamp_of, store_of, suite_folder_of
 from fedbench.results.suite_tables import SuiteTables
 from fedbench.words import counted, shortened
 
@@ -143,8 +142,7 @@ def _look(path: Path, candidates: bool) -> Found:
         chosen = [result for result in results if candidates or result.entry.candidate is None]
         wrong = [line for found in there for line in found.wrong]
         return Found(chosen, wrong, [] if candidates else _undecided(results))
-    places = [f"{deep}{MANIFEST}" for deep in ("*/", "*/*/", f"{CELLS}/*/", f"*/{CELLS}/*/")]
-    if cells := len({manifest.parent for place in places for manifest in path.glob(place)}):
+    if cells := sum(1 for deep in ("", "*/") for _ in path.glob(f"{deep}{CELLS}/*/{MANIFEST}")):
         raise UserError(
             f"{path}: {counted(cells, 'cell')} without the {INDEX} that names them.\nRun the whole suite again with "
             "the same --results: what is finished is kept, and named there again."
@@ -193,7 +191,7 @@ def _look_at_suite(folder: Path, cell: str | None = None) -> Found:
 
 def _seen(folder: Path, cell: str | None) -> Found:
     """As `_look_at_suite`, at one instant. Raises: UserError."""
-    store, places = store_of(folder), cell_folders(folder)
+    store = store_of(folder)
     index = store.index
     store.verify()
     entries = [entry for entry in (index.entries if index else ()) if cell in (None, entry.cell)]
@@ -204,42 +202,40 @@ def _seen(folder: Path, cell: str | None) -> Found:
     loose = _loose(folder)
     for id in dict.fromkeys(entry.cell for entry in entries):
         try:
-            manifest = read_manifest(places(id)) if id in loose else store.manifest(id)
+            manifest = read_manifest(folder_of(folder, id)) if id in loose else store.manifest(id)
         except UserError as error:
             faults[id] = first_line(error)
             continue
         if manifest is not None:
             manifests[id] = manifest
-        elif id in loose and any((places(id) / name).is_file() for name in ALWAYS):
-            faults[id] = f"{places(id) / MANIFEST}: missing"
-            bare.append(places(id).name)
+        elif id in loose and any((folder_of(folder, id) / name).is_file() for name in ALWAYS):
+            faults[id] = f"{folder_of(folder, id) / MANIFEST}: missing"
+            bare.append(id)
         elif CELLS in store.damaged:
             faults[id] = first_line(store.damaged[CELLS])
-    wrong = list(dict.fromkeys(packed + [fault for id, fault in faults.items() if places(id).name not in bare]))
+    wrong = list(dict.fromkeys(packed + [fault for id, fault in faults.items() if id not in bare]))
     if bare:
         wrong.append(f"{folder}: {counted(len(bare), 'cell')} with tables and no {MANIFEST}: {shortened(bare)}")
     finished = {id for id, manifest in manifests.items() if manifest["status"] == "finished"}
-    own = {id: (places(id), manifests[id]) for id in finished if "tables" not in manifests[id]}
+    own = {id: (folder_of(folder, id), manifests[id]) for id in finished if "tables" not in manifests[id]}
     suite, results, cells = index.suite if index else "", [], SuiteTables(folder.absolute(), store, own)
     for entry in entries:
         seen = entry.seen(manifests[entry.cell]) if entry.cell in manifests else {}
-        results.append(Result(suite, entry, places(entry.cell), seen, faults.get(entry.cell, ""), cells))
+        results.append(Result(suite, entry, folder_of(folder, entry.cell), seen, faults.get(entry.cell, ""), cells))
     return Found(results, wrong)
 
 
 def _loose(folder: Path) -> set[str]:
     """The ids of cells that have a folder."""
-    found = set[str]()
-    for place in (folder, folder / CELLS):
-        with suppress(OSError):
-            found.update(id_in(name) for name in os.listdir(place))
-    return found
+    with suppress(OSError):
+        return set(os.listdir(folder / CELLS))
+    return set()
 
 
 def _look_at_cell(folder: Path) -> Found:
     """The entries that point to this cell; where its suite is not around, one made from its configuration."""
     folder = folder.resolve()
-    listed = _look_at_suite(suite_folder_of(folder), id_in(folder.name))
+    listed = _look_at_suite(suite_folder_of(folder), folder.name)
     if listed.results:
         return listed
     if (manifest := read_manifest(folder)) is None:
@@ -250,11 +246,11 @@ def _look_at_cell(folder: Path) -> Found:
         return config.get(key, {}).get("name", "")
 
     entry = Entry(
-        scenario=folder.name.rpartition("-")[0] or folder.name,
+        scenario=folder.name,
         method=name("method"),
         variant="",
         seed=config.get("seed", 0),
-        cell=id_in(folder.name),
+        cell=manifest["id"],
         backbone=name("backbone"),
         dataset=name("data"),
         profile=config.get("profile", ""),

@@ -9,7 +9,6 @@ from pathlib import Path
 
 from fedbench.disk import LockTimeout, locked_file
 from fedbench.errors import CannotWrite
-from fedbench.results.identity import id_in
 from fedbench.results.store import suite_folder_of
 
 POLL = 0.05  # seconds between two tries
@@ -52,8 +51,8 @@ def _gate(folder: Path) -> AbstractContextManager[None]:
 
 
 def lock_file(folder: Path) -> Path:
-    """Of the cell with this folder, whatever its name begins with."""
-    return folder.parent / f".{id_in(folder.name)}.lock"
+    """Of the cell with this folder."""
+    return folder.parent / f".{folder.name}.lock"
 
 
 def remove_locks(folders: Iterable[Path]) -> None:

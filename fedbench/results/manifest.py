@@ -10,7 +10,7 @@ from fedbench.disk import hash_of_json
 from fedbench.errors import UserError
 from fedbench.results.columns import ENDED, STATUSES
 from fedbench.results.documents import TornFile, read_sealed, write_json
-from fedbench.results.identity import id_in, identity_of, named
+from fedbench.results.identity import identity_of
 from fedbench.results.index import CELLS
 from fedbench.results.schema_checks import check_manifest
 from fedbench.results.store import settled, store_of, suite_folder_of
@@ -52,7 +52,7 @@ def _read_now(path: Path) -> dict[str, Any] | None:
     except UserError:
         if path.is_file():
             raise
-        return store_of(suite_folder_of(path.parent)).manifest(id_in(path.absolute().parent.name))
+        return store_of(suite_folder_of(path.parent)).manifest(path.absolute().parent.name)
     try:
         check_manifest(manifest)
     except TypeError as error:
@@ -68,9 +68,8 @@ def _mistaken(manifest: Mapping[str, Any], path: Path) -> str | None:
     if (own := identity_of(manifest)) != id:
         return f"its id is {id:.80}, and {own} that of the configuration, fingerprints and versions it tells"
     folder = path.absolute().parent
-    other = folder.name if folder.parent.name == CELLS else named(folder.name)
-    if other not in (None, id):
-        return f"it is of the cell {id}, and lies in the folder of {other}"
+    if folder.parent.name == CELLS and folder.name != id:
+        return f"it is of the cell {id}, and lies in the folder of {folder.name}"
     return None
 
 

@@ -36,7 +36,7 @@ from fedbench.results.manifest import CHECKPOINT, MANIFEST, read_manifest
 from fedbench.results.pack import Ended, pack, with_cells
 from fedbench.results.result import Result
 from fedbench.results.schema_checks import refuse_links
-from fedbench.results.store import cell_folders
+from fedbench.results.store import folder_of
 from fedbench.results.tuning import Key, Search, searches_of, with_searches
 
 # What gives way to what: a cell that nobody has finished to one that failed, that to one of the target's that can
@@ -72,8 +72,7 @@ class _Suite:
 
     def add(self, shard: Path, index: Index) -> None:
         """Take in what one shard has. Raises: UserError where it contradicts another, or is not as it was written."""
-        places = cell_folders(shard)
-        for place in (shard / CELLS, *(places(entry.cell) for entry in index.entries)):
+        for place in (shard / CELLS, *(folder_of(shard, entry.cell) for entry in index.entries)):
             if place.is_symlink():
                 raise UserError(f"{place}: a link, which may lead to what is nobody's result.\n{NOTHING} Remove it.")
         found = examine([shard], candidates=True).read(COLUMNS)
@@ -208,10 +207,9 @@ def _write(suite: _Suite, expected: list[Mapping[str, Any]], searches: Mapping[K
     there = target.absolute()
     taken = {i: r for i, r in suite.cells.items() if ranks[i] != UNFINISHED and r.suite_folder != there}
     with locked(target / INDEX):
-        places = cell_folders(target)
-        for id in taken:
-            if is_held(places(id)):
-                raise UserError(f"{places(id)} is being computed by another process: merge when it has ended.")
+        for place in (folder_of(target, id) for id in taken):
+            if is_held(place):
+                raise UserError(f"{place} is being computed by another process: merge when it has ended.")
         old = read_index(target)
         index = replace(old or Index(suite.name), suite=suite.name, expected=expected)
         if not index.seeds:
@@ -221,14 +219,14 @@ def _write(suite: _Suite, expected: list[Mapping[str, Any]], searches: Mapping[K
             entries = merged_entries(entries, shard.entries)
         index = with_searches(replace(index, entries=entries), target, searches)
         for id, result in taken.items():
-            _copy_others(result.folder, places(id))
+            _copy_others(result.folder, folder_of(target, id))
         if taken:
             index = with_cells(target, index, {id: _ended(result) for id, result in taken.items()})
         if index != old:
             commit(target, index)
         for id in taken:  # what was there of it, which gives way
-            (places(id) / MANIFEST).unlink(missing_ok=True)
-            shutil.rmtree(places(id) / CHECKPOINT, ignore_errors=True)
+            (folder_of(target, id) / MANIFEST).unlink(missing_ok=True)
+            shutil.rmtree(folder_of(target, id) / CHECKPOINT, ignore_errors=True)
     pack(target)
     left = sum(rank in (UNFINISHED, RESUMABLE) for rank in ranks.values())
     kept = len(suite.cells) - len(taken) - left

@@ -16,12 +16,11 @@ from fedbench.results.columns import COLUMNS, DROPPED, HALVED, KEPT
 from fedbench.results.content import digest_of
 from fedbench.results.documents import locked
 from fedbench.results.files import OF_ANY_VERSION, checked_table, damage, has_table
-from fedbench.results.identity import id_in
 from fedbench.results.index import CELLS, INDEX, Index, Packed, commit, read_index
 from fedbench.results.lock import remove_locks
 from fedbench.results.manifest import CHECKPOINT, MANIFEST, read_manifest
 from fedbench.results.schema_checks import CONFIG, refuse_links
-from fedbench.results.store import CELL, NAMES, PLAIN, Store, cell_folders, columns_of, packed_schema, spans, without
+from fedbench.results.store import CELL, NAMES, PLAIN, Store, columns_of, folder_of, packed_schema, spans, without
 from fedbench.results.tables import MOST_ROWS, RESULT_VERSION, VERSION_KEY, numbers
 from fedbench.words import counted
 
@@ -66,16 +65,15 @@ def pack(suite_folder: Path) -> int:
     folder = Path(suite_folder)
     refuse_links(folder.resolve(), "")
     with locked(folder / INDEX):
-        index, places = read_index(folder), cell_folders(folder)
-        if index is None:
+        if (index := read_index(folder)) is None:
             return 0
-        found = {id: _ended(places(id)) for id in dict.fromkeys(entry.cell for entry in index.entries)}
+        found = {id: _ended(folder_of(folder, id)) for id in dict.fromkeys(entry.cell for entry in index.entries)}
         new = {id: one for id, one in found.items() if one is not None}
         store = Store(folder, index.tables)
         if new or store.damaged:
             store.check(KINDS)
         gone = _concerned(store, index)
-        if kept := [id for id in gone if id in found and not (places(id) / MANIFEST).is_file()]:
+        if kept := [id for id in gone if id in found and not (folder_of(folder, id) / MANIFEST).is_file()]:
             wrong, _, mend = next(iter(store.damaged.values())).partition("\n")
             raise UserError(
                 f"{wrong}\nNothing is packed while {counted(len(kept), 'cell')} must be computed again. {mend}"
@@ -84,7 +82,7 @@ def pack(suite_folder: Path) -> int:
             index = commit(folder, with_cells(folder, index, new, store, gone))
         _sweep(folder, index)
         for id, one in new.items():
-            _clear(places(id), one.written)
+            _clear(folder_of(folder, id), one.written)
     return len(new)
 
 
@@ -225,12 +223,11 @@ def _sweep(folder: Path, index: Index) -> None:
     for name in os.listdir(folder):
         if (PACKED.fullmatch(name) and name not in named) or LEFT.fullmatch(name):
             (folder / name).unlink(missing_ok=True)
-    packed, places = Store(folder, index.tables).ids, cell_folders(folder)
-    remove_locks(places(id) for id in packed)
-    for place in filter(Path.is_dir, (folder, folder / CELLS)):
-        for name in os.listdir(place):
-            if id_in(name) in packed and not (place / name / MANIFEST).is_file():
-                _clear(place / name)
+    packed = Store(folder, index.tables).ids
+    remove_locks(folder_of(folder, id) for id in packed)
+    for name in os.listdir(folder / CELLS) if (folder / CELLS).is_dir() else ():
+        if name in packed and not (folder / CELLS / name / MANIFEST).is_file():
+            _clear(folder / CELLS / name)
 
 
 def _clear(folder: Path, written: bytes = b"") -> None:

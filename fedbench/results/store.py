@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from fedbench.disk import hash_of_file
 from fedbench.errors import UserError
 from fedbench.results.documents import parsed
-from fedbench.results.identity import id_in
 from fedbench.results.index import CELLS, INDEX, Index, Packed, read_index
 from fedbench.results.schema_checks import CONFIG, REQUIRED, check_parts
 from fedbench.results.tables import RESULT_VERSION, arrow_schema, fault_of, numbers, read_parquet
@@ -35,18 +34,14 @@ MANIFEST_PART = "manifest."  # the columns of a manifest's parts that are called
 
 
 def suite_folder_of(cell_folder: Path) -> Path:
-    """The suite's folder that a cell's folder lies in; cells of version 1 lay in it directly."""
+    """The suite's folder that a cell's folder `cells/<id>` lies in; of one that was copied, the folder it lies in."""
     parent = Path(cell_folder).absolute().parent
     return parent.parent if parent.name == CELLS else parent
 
 
-def cell_folders(suite_folder: Path) -> Callable[[str], Path]:
-    """Where each cell lies, or will lie, by its id: `cells/<id>`, or `<slug>-<id>` of version 1 where that is there."""
-    folder, cells, older = Path(suite_folder), Path(suite_folder) / CELLS, dict[str, str]()
-    with suppress(OSError):  # there is no such folder yet
-        older = {id_in(name): name for name in sorted(os.listdir(folder)) if "-" in name and name[0] != "."}
-        older = {id: name for id, name in older.items() if os.path.isdir(folder / name)}
-    return lambda id: folder / older[id] if id in older else cells / id
+def folder_of(suite_folder: Path, id: str) -> Path:
+    """Where a cell lies while it is at work, and what is not packed of it after that."""
+    return Path(suite_folder) / CELLS / id
 
 
 @functools.lru_cache(maxsize=64)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow
 
 RESULT_VERSION = 2  # of the files; raised whenever their form or meaning changes
-READABLE = (1, RESULT_VERSION)  # version 1 had a folder with six files for each cell
+CONVERTS = {"1": "0.2.0"}  # by result version, the last release that made the next one of it
 MOST_ROWS = 20_000_000  # a thousand rounds of twenty thousand clients; a file of some bytes can claim any number
 MOST_VALUES = 16 * MOST_ROWS  # of a column of lists
 MOST_COUNTED = 10_000_000  # rounds or clients: readers make a row or column of each
@@ -142,7 +142,7 @@ def read_parquet(path: Path, mend: str, columns: Sequence[str] | None = None, *,
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(f"{path}: not a readable Parquet file ({reason:.200}).\n{mend}") from error
     found = (schema.metadata or {}).get(VERSION_KEY, b"none").decode(errors="replace")
-    if found not in map(str, READABLE):
+    if found != str(RESULT_VERSION):
         raise UserError(wrong_version(path, found))
     return table
 
@@ -211,6 +211,11 @@ def write_rows(folder: Path, kind: str, rows: Sequence[Mapping[str, Any]]) -> No
 
 def wrong_version(path: Path, found: object) -> str:
     """The message for a file that another fedbench wrote."""
+    if release := CONVERTS.get(str(found)):
+        return (
+            f"{path}: result version {found}, which fedbench {release} is the last to read: "
+            f"`python results/migrate.py FOLDER` of that release converts the suite's folder."
+        )
     return (
         f"{path}: result version {found}, but this fedbench reads version {RESULT_VERSION}.\n"
         "Read it with the fedbench that wrote it, or run the suite again into another folder (--results DIR)."

@@ -19,7 +19,7 @@ from fedbench.results.manifest import read_manifest
 from fedbench.results.metric_direction import VALIDATION, higher_is_better, without_noise
 from fedbench.results.schema_checks import check, typed
 from fedbench.results.scores import average, by_round, evaluated_rounds, mean
-from fedbench.results.store import cell_folders, store_of
+from fedbench.results.store import folder_of, store_of
 
 CONTESTS = "contests"  # of a search in the index: what it is of
 PAIR = 2  # candidates that are confirmed at a time
@@ -163,13 +163,12 @@ def contests(suite_folder: Path) -> dict[Key, Contest]:
     folder, found = Path(suite_folder), dict[Key, Contest]()
     if (index := store_of(folder).index) is None or not (searches := searches_of(index, folder)):
         return found
-    places = cell_folders(folder)
     for key, tried in _tried(index).items():
         if (search := searches.get(key)) is None:
             continue
         seeds = {*search.seeds, *(search.confirm or ())}
         wanted = {
-            k: {entry.seed: places(entry.cell) for entry in tried[k] if entry.seed in seeds}
+            k: {entry.seed: folder_of(folder, entry.cell) for entry in tried[k] if entry.seed in seeds}
             for k in sorted(tried)
             if k < len(search.candidates)
         }

@@ -21,7 +21,7 @@ from fedbench.results.files import damage
 from fedbench.results.identity import identity
 from fedbench.results.index import Entry
 from fedbench.results.manifest import believed_manifest
-from fedbench.results.store import cell_folders
+from fedbench.results.store import folder_of
 from fedbench.simulation.checkpoint import EVERY
 from fedbench.simulation.provenance import versions_of
 from fedbench.suite import Point, Suite
@@ -54,7 +54,7 @@ class Cell:
 
     def folder_in(self, suite_folder: Path) -> Path:
         """Where it lies while it is at work, and what is not packed of it after that."""
-        return cell_folders(suite_folder)(self.id)
+        return folder_of(suite_folder, self.id)
 
     @property
     def title(self) -> str:
@@ -105,9 +105,8 @@ def _root(data: Mapping[str, Any], assets: Assets) -> str | None:
 
 
 def folders_of(cells: Iterable[Cell], suite_folder: Path) -> dict[str, Path]:
-    """Where the results of each lie, by its id, as `Cell.folder_in` says; all are looked for at once."""
-    places = cell_folders(suite_folder)
-    return {cell.id: places(cell.id) for cell in cells}
+    """Where the results of each lie, by its id."""
+    return {cell.id: cell.folder_in(suite_folder) for cell in cells}
 
 
 def entries(cells: Iterable[Cell]) -> list[Entry]:

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from fedbench.results.columns import ENDED, GIVEN_UP, TAKEN
-from fedbench.results.identity import id_in
 from fedbench.results.manifest import believed_manifest
 
 Listen = Callable[[dict[str, Any]], None]
@@ -48,7 +47,7 @@ class EndedCells:
 
     def _answers(self, folder: Path) -> bool:
         """Whether a cell that was given up is a candidate that diverged: it does not win, which is an answer."""
-        return id_in(folder.name) in self.candidates and bool((believed_manifest(folder) or {}).get("diverged"))
+        return folder.name in self.candidates and bool((believed_manifest(folder) or {}).get("diverged"))
 
 
 @dataclass

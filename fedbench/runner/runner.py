@@ -23,13 +23,12 @@ from fedbench.registry.registry import READING, Registry
 from fedbench.results import refuse_links
 from fedbench.results.columns import ENDED, GIVEN_UP, HALVED, KEPT, PENDING, TAKEN
 from fedbench.results.diff import flatten
-from fedbench.results.identity import id_in
 from fedbench.results.index import merge_index, prepare_folder, read_index, write_expected
 from fedbench.results.lock import is_held
 from fedbench.results.manifest import HASHED, believed_manifest, computation, ended_since
 from fedbench.results.pack import pack
 from fedbench.results.result import first_line
-from fedbench.results.store import cell_folders, store_of
+from fedbench.results.store import folder_of, store_of
 from fedbench.results.tuning import Key, merge_searches, read_searches, without_reports
 from fedbench.runner.cells import (
     BuildErrors,
@@ -265,7 +264,7 @@ class Run:
             behind=frozenset(behind),
             failures=ends.failures,
             gave_up=not ends.may_start,
-            candidates=frozenset(name for name in manifests if id_in(name) in self.candidates),
+            candidates=frozenset(name for name in manifests if name in self.candidates),
         )
 
     def _call(self, hook: str, cells: list[dict[str, Any]]) -> None:
@@ -341,7 +340,7 @@ class JobQueue:
 
     def ended(self, folder: str, status: str) -> bool:
         """Note the end of a cell. One that another run computes is left again. False where it was not handed out."""
-        cell = self.handed.pop(id_in(Path(folder).name), None)
+        cell = self.handed.pop(Path(folder).name, None)
         if cell is not None and status == TAKEN:
             self.left[cell.id] = cell
         return cell is not None
@@ -373,10 +372,11 @@ def _tell_lost(folder: Path) -> None:
 def _tell_replaced(folder: Path, cells: Sequence[Cell]) -> None:
     """Say which names of results get other cells now: the suite was changed, or another one has its name."""
     index, by_id = read_index(folder), {cell.id: cell for cell in cells}
-    before, places = {entry.key: entry for entry in index.entries} if index else {}, cell_folders(folder)
+    before = {entry.key: entry for entry in index.entries} if index else {}
     pairs = [(before[new.key], new) for new in entries(cells) if new.key in before]
-    other = [(old, by_id[new.cell], believed_manifest(places(old.cell))) for old, new in pairs if old.cell != new.cell]
-    gone = [(old.title, cell, was) for old, cell, was in other if was and was["status"] in KEPT]
+    other = [(old, by_id[new.cell]) for old, new in pairs if old.cell != new.cell]
+    was_there = ((old.title, cell, believed_manifest(folder_of(folder, old.cell))) for old, cell in other)
+    gone = [(title, cell, was) for title, cell, was in was_there if was and was["status"] in KEPT]
     if gone:
         title, cell, was = gone[0]
         old, new = (dict(flatten({part: of[part] for part in HASHED})) for of in (was, cell.manifest()))

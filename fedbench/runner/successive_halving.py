@@ -15,7 +15,6 @@ from fedbench.registry.registry import Registry
 from fedbench.results.columns import HALVED
 from fedbench.results.manifest import believed_manifest
 from fedbench.results.pack import pack
-from fedbench.results.store import cell_folders
 from fedbench.results.tuning import PAIR, Contest, Key, Search, rungs_of
 from fedbench.runner.cells import Cell, Options, cells_of, status
 from fedbench.runner.progress import RunSummary
@@ -61,8 +60,7 @@ class Tried:
     @property
     def contest(self) -> Contest:
         """As it stands on disk now."""
-        places = cell_folders(self.folder)
-        cells = {k: {seed: places(cell.id) for seed, cell in own.items()} for k, own in self.cells.items()}
+        cells = {k: {seed: cell.folder_in(self.folder) for seed, cell in own.items()} for k, own in self.cells.items()}
         return Contest(self.key, self.search, self.rungs, cells)
 
     def entrants(self, rung: int) -> list[Cell]:

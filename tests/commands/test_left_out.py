@@ -8,7 +8,7 @@ import shutil
 
 import pytest
 from click.testing import CliRunner
-from factories import eval_rows, round_row, write_cell
+from factories import cell_of, eval_rows, round_row, write_cell
 
 from fedbench.cli import main
 from fedbench.results import read_manifest, write_manifest
@@ -22,11 +22,6 @@ def suite(tmp_path):
         cell = write_cell(folder, method, evaluation=eval_rows({1: {"a": 0.5}}), rounds=[round_row(1, 0, [0])])
         write_manifest(cell, {**read_manifest(cell), "files": described(cell)})
     return folder
-
-
-def cell_of(suite, method):
-    (found,) = suite.glob(f"*-{method}-*")
-    return found
 
 
 def run(*words):
@@ -53,7 +48,7 @@ def test_compare_leaves_a_damaged_cell_blank(suite, form):
 
 
 def test_a_table_of_nothing_believed_is_told_too(suite):
-    for manifest in suite.glob("*/manifest.json"):
+    for manifest in suite.glob("cells/*/manifest.json"):
         manifest.unlink()
     done = run("compare", suite)
     assert done.exit_code == 1 and "3 cells with tables and no manifest.json" in done.stderr

@@ -44,7 +44,7 @@ def test_a_folder_is_run_again_to_the_bit(made, tmp_path):
 def with_other_scores(source, folder, by):
     """A copy of results whose scores are larger, unpacked, as their own run could have written them."""
     for result in load([source]):
-        manifest, place = dict(read_manifest(result.folder)), folder / f"cell-{result.entry.cell}"
+        manifest, place = dict(read_manifest(result.folder)), folder / "cells" / result.entry.cell
         for packed in ("tables", "digest"):
             manifest.pop(packed, None)
         write_rows(place, "eval", [{**row, "value": row["value"] + by} for row in result.table("eval").to_pylist()])

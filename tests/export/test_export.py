@@ -109,7 +109,7 @@ def test_an_ensemble_says_what_is_left_of_it(cells, registry, tmp_path):
 def test_an_export_says_where_it_is_from_and_what_it_scored(cells, registry, tmp_path):
     export(cells["vit", "fedra"], "peft", tmp_path / "out", registry)
     config = json.loads((tmp_path / "out/config.json").read_text())
-    assert config["fedbench"]["cell"] == cells["vit", "fedra"].name[-12:]
+    assert config["fedbench"]["cell"] == cells["vit", "fedra"].name
     assert config["fedbench"]["method"]["name"] == "fedra" and config["fedbench"]["names"][0]["seed"] == 0
     accuracy = config["fedbench"]["scores"]["accuracy"]
     assert accuracy["average"] == pytest.approx(sum(accuracy["domains"].values()) / 6)

@@ -18,7 +18,7 @@ from fedbench.errors import NotApplicable, UserError
 from fedbench.models.backbone import Plain, body_of
 from fedbench.registry.registry import Registry
 from fedbench.results import read_index, read_manifest, read_rows
-from fedbench.results.store import cell_folders
+from fedbench.results.store import folder_of
 from fedbench.seeding import generator
 from fedbench.simulation import worker
 from fedbench.simulation.saved_model import reopen
@@ -247,7 +247,7 @@ def test_torn_tensors_of_a_client_are_noticed_and_the_checkpoint_before_is_used(
     whole = said(order.folder)
     one, rounds = moved(order, tmp_path / "torn"), []
     worker.run(one, lambda event: rounds.append(event.get("round")), stopping=lambda: len(rounds) > 2)
-    folder = tmp_path / "torn" / "s" / one.folder.name
+    folder = one.folder
     assert read_manifest(folder)["status"] == "interrupted"
     newest = max((folder / "clients").iterdir(), key=lambda file: file.stat().st_mtime_ns)
     newest.write_bytes(newest.read_bytes()[:-1] + b"x")
@@ -300,9 +300,9 @@ def test_a_plan_shows_a_dash_for_layers_of_a_model_as_a_whole(suite):
 
 def test_a_run_without_capacities_shows_a_number_and_a_dash_and_exports_say_what_they_cannot(suite, tmp_path):
     assert suite("run", "whole.yaml", "--results", "r").exit_code == 0
-    index, places = read_index(tmp_path / "r" / "whole"), cell_folders(tmp_path / "r" / "whole")
+    index = read_index(tmp_path / "r" / "whole")
     assert index is not None
-    cells = {entry.method: places(entry.cell) for entry in index.entries}
+    cells = {entry.method: folder_of(tmp_path / "r" / "whole", entry.cell) for entry in index.entries}
     ended = {name: (read_manifest(cell) or {})["status"] for name, cell in cells.items()}
     assert ended == {"fedavg": "finished", "fedra": "not_applicable"}
     cell = cells["fedavg"]

@@ -11,7 +11,7 @@ from rounds import REAL
 
 from fedbench import machine
 from fedbench.results import read_index, read_rows
-from fedbench.results.store import cell_folders
+from fedbench.results.store import folder_of
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not REAL, reason="workers find no pretended GPU")]
 
@@ -23,9 +23,11 @@ def on_gpu(tmp_path):
 
 
 def losses(folder: Path) -> dict[str, list[float]]:
-    index, places = read_index(folder / "tiny"), cell_folders(folder / "tiny")
+    index, suite = read_index(folder / "tiny"), folder / "tiny"
     assert index is not None
-    return {one.method: [row["loss"] for row in read_rows(places(one.cell), "rounds")] for one in index.entries}
+    return {
+        one.method: [row["loss"] for row in read_rows(folder_of(suite, one.cell), "rounds")] for one in index.entries
+    }
 
 
 def manifests(folder: Path) -> list[dict]:

@@ -13,7 +13,7 @@ from random import Random
 import pyarrow as pa
 import pyarrow.parquet as pq
 from click.testing import CliRunner
-from factories import DOMAINS, eval_rows, layer_row, write_cell
+from factories import DOMAINS, cell_of, eval_rows, layer_row, write_cell
 
 from fedbench.cli import main
 from fedbench.errors import UserError
@@ -48,10 +48,10 @@ class Folders:
         write_expected(self.good / "s", "s", rows)
         secret = shared / "elsewhere"
         write_cell(secret, SECRET, label=SECRET, evaluation=eval_rows(values))
-        (self.secret,) = (path for path in secret.iterdir() if path.is_dir())
+        (self.secret,) = (secret / "cells").iterdir()
 
     def _describe_files(self, method: str, seed: int) -> None:
-        (cell,) = (self.good / "s").glob(f"*-{method}-*-s{seed}-*")
+        cell = cell_of(self.good / "s", method, seed)
         write_manifest(cell, {**(read_manifest(cell) or {}), "files": described(cell)})
 
     def attack(self, inside: Path, chance: Random) -> None:
@@ -114,7 +114,7 @@ class Folders:
             merge_index(inside / "s", "s", [])
             past_rounds(inside, {"cpu": "any"})
         elif how == 11:
-            for place in sorted((inside / "s").glob("*/")):
+            for place in sorted((inside / "s").glob("cells/*/")):
                 leaderboards(load([place]))
         elif how == 12:
             merge([inside / "s"], inside / chance.choice(["new", "."]))
@@ -124,7 +124,7 @@ class Folders:
     def _clear(self, inside: Path) -> None:
         """As a run does where it computes a cell anew."""
         refuse_links(inside / "s")
-        for place in sorted((inside / "s").glob("*/")):
+        for place in sorted((inside / "s").glob("cells/*/")):
             cleared(place, read_manifest(place) or {})
 
     def _compare(self, inside: Path, chance: Random) -> None:

@@ -70,13 +70,13 @@ def test_the_attacks_are_attacks(make, tmp_path):
 @pytest.mark.parametrize("file", ["eval.parquet", "rounds.parquet", "manifest.json"])
 def test_a_pickle_in_a_results_folder(make, file, cell, canary):
     (cell / file).write_bytes(make(canary))
-    assert file in refused("compare", cell.parent, cwd=cell)
+    assert file in refused("compare", cell.parents[1], cwd=cell)
 
 
 @pytest.mark.parametrize("file", ["index.json"])
 def test_a_pickle_beside_the_cells(file, cell, canary):
-    (cell.parent / file).write_bytes(pickled(canary))
-    assert file in refused("compare", "paper", cell.parent, cwd=cell)
+    (cell.parents[1] / file).write_bytes(pickled(canary))
+    assert file in refused("compare", "paper", cell.parents[1], cwd=cell)
 
 
 @pytest.mark.parametrize("kind", ["eval", "rounds", "layers"])
@@ -86,7 +86,7 @@ def test_pickles_in_the_metadata_of_a_table(kind, cell, canary):
     file.write_bytes(parquet(canary, pq.read_table(file)))
     try:
         assert read_rows(cell, kind) == rows
-        assert fedbench("compare", cell.parent, cwd=cell).exit_code == 0
+        assert fedbench("compare", cell.parents[1], cwd=cell).exit_code == 0
     except UserError as error:
         assert str(file) in str(error)
 
@@ -202,16 +202,16 @@ JSONS = {
 @pytest.mark.parametrize("file", ["../index.json", "manifest.json"])
 def test_json_that_means_harm(text, file, cell, canary):
     (cell / file).write_text(text)
-    assert os.path.basename(file) in refused("compare", "paper", cell.parent, cwd=cell)
+    assert os.path.basename(file) in refused("compare", "paper", cell.parents[1], cwd=cell)
 
 
 def test_an_entry_that_leads_to_another_folder(cell, tmp_path):
     secret = write_cell(tmp_path / "secret", "of_another", evaluation=eval_rows({1: {"a": 0.987}}))
-    index = json.loads((cell.parent / "index.json").read_text())
-    for place in (str(secret), os.path.relpath(secret, cell.parent)):
+    index = json.loads((cell.parents[1] / "index.json").read_text())
+    for place in (str(secret), os.path.relpath(secret, cell.parents[1])):
         index["entries"][0]["cell"] = place
-        write_json(cell.parent / "index.json", index)  # an attacker can seal it too
-        said = refused("compare", cell.parent, cwd=cell)
+        write_json(cell.parents[1] / "index.json", index)  # an attacker can seal it too
+        said = refused("compare", cell.parents[1], cwd=cell)
         assert "98.7" not in said and "is not the name of a cell" in said
 
 

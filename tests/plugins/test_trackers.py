@@ -42,16 +42,13 @@ def test_the_numbers_of_a_round():
 
 
 @contextmanager
-def followed(tmp_path, name, cells=False, begun=0):
+def followed(tmp_path, name, begun=0):
     """A suite's folder with one finished cell, whose two rounds a tracker was told of, as a run does it.
 
     begun: the round of the checkpoint from which the cell was resumed.
     """
     suite = tmp_path / "r" / "s"
     folder = write_cell(suite, "fedra", evaluation=eval_rows({2: {"solid": 0.5, "sketch": 0.7}}))
-    if cells:  # where runs have them
-        (suite / "cells").mkdir()
-        folder = folder.rename(suite / "cells" / folder.name.rpartition("-")[2])
     manifest = json.loads((folder / "manifest.json").read_text()) | {"config": config("fedra"), "round": begun}
     registry, where = Registry(files([name])), {"folder": str(folder)}
     registry.tell("fedbench_suite_started", suite="s", cells=[manifest], folder=str(suite))
@@ -120,7 +117,7 @@ def test_tensorboard_draws_no_step_twice(tmp_path, monkeypatch, starts, left):
 
 @pytest.mark.parametrize(
     ("folder", "suite"),
-    [("r/s/cells/0a1b2c3d4e5f", "s"), ("r/s/fedra-0-0a1b2c3d4e5f", "s"), ("cells/cells/0a", "cells")],
+    [("r/s/cells/0a1b2c3d4e5f", "s"), ("cells/cells/0a", "cells")],
 )
 def test_a_cell_is_of_the_suite_whose_folder_it_lies_in(tmp_path, folder, suite):
     place, cell = named(str(tmp_path / folder))
@@ -152,7 +149,7 @@ def test_mlflow_has_a_run_for_each_cell_and_one_with_the_report(tmp_path, monkey
     _mlflow_at((tmp_path / "store").as_uri(), monkeypatch)
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     for begun in (0, 2, 0):  # at first, resumed, and computed again from the first round
-        with followed(tmp_path, "mlflow", cells=True, begun=begun) as folder:
+        with followed(tmp_path, "mlflow", begun=begun) as folder:
             client = MlflowClient()
             experiment = client.get_experiment_by_name("s").experiment_id
             every = client.search_runs([experiment])
@@ -254,7 +251,7 @@ def test_wandb_has_a_run_for_each_cell_and_one_with_the_report(tmp_path, monkeyp
     monkeypatch.setitem(sys.modules, "wandb", pretended)
     monkeypatch.delenv("WANDB_MODE", raising=False)
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
-    with followed(tmp_path, "wandb", cells=True) as folder:
+    with followed(tmp_path, "wandb") as folder:
         cell, suite = runs
     assert (cell.given["project"], cell.given["name"], cell.given["mode"]) == ("s", folder.name, "offline")
     assert cell.given["dir"] == str(tmp_path / "r") and cell.given["resume"] == "allow"

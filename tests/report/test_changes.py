@@ -21,8 +21,7 @@ def starting(text, name):
 
 
 def folder_of(side, method, seed=0):
-    (found,) = side.glob(f"s/*-{method}-x-s{seed}-*")
-    return found
+    return factories.cell_of(side / "s", method, seed)
 
 
 def edit(cell, **changes):

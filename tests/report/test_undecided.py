@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 from command import fedbench
-from factories import eval_rows, write_cell
+from factories import cell_of, eval_rows, write_cell
 
 from fedbench.results import merge_index
 from fedbench.results.tuning import Search, merge_searches
@@ -65,7 +65,7 @@ def test_a_method_whose_candidates_have_not_begun_stands_among_the_others(folder
     assert "fedra: 1 of 2 candidates without a score" in " ".join(told.stdout.split())
     records = json.loads(fedbench("compare", "tuning", "r", "--format", "json", cwd=folder).stdout)["rows"]
     assert [r["validation"] for r in records if r["method"] == "depthfl"] == [None, None]
-    shutil.rmtree(next((folder / "r" / "s").glob("mixed-fedra-*")))
+    shutil.rmtree(cell_of(folder / "r" / "s", "fedra", 1000))
     assert "fedra: no candidate has begun" in fedbench("compare", "tuning", "r", cwd=folder).stdout
 
 

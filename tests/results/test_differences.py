@@ -21,11 +21,11 @@ def pair(tmp_path):
     cell = write_cell(tmp_path / "a" / "s", "fedra", evaluation=eval_rows({1: {"a": 0.5}}), rounds=ROUNDS)
     write_manifest(cell, (read_manifest(cell) or {}) | {"files": described(cell)})
     shutil.copytree(tmp_path / "a", tmp_path / "b")
-    return cell, tmp_path / "b" / "s" / cell.name
+    return cell, tmp_path / "b" / "s" / "cells" / cell.name
 
 
 def apart(pair):
-    (one,), (other,) = (load([cell.parent]) for cell in pair)
+    (one,), (other,) = (load([cell.parents[1]]) for cell in pair)
     assert differing(one, other) == differing(other, one)
     return differing(one, other)
 

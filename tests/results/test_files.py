@@ -53,7 +53,7 @@ def test_what_is_damaged_is_neither_hashed_nor_merged(cell, name, tmp_path):
     content[8] ^= 1
     for spoil in (lambda: (cell / name).write_bytes(content), (cell / name).unlink):
         spoil()
-        for use in (lambda: content_hash(cell.parent), lambda: merge([cell.parent], tmp_path / "new")):
+        for use in (lambda: content_hash(cell.parents[1]), lambda: merge([cell.parents[1]], tmp_path / "new")):
             with pytest.raises(UserError, match=f"{name}: (torn .its hash is another|missing)"):
                 use()
     assert not (tmp_path / "new").exists()

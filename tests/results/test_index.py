@@ -67,8 +67,8 @@ def test_folder_full_of_foreign_files_is_refused_before_anything_is_written(tmp_
 
 
 def test_folder_of_a_run_killed_before_its_first_index_is_taken(tmp_path):
-    write_manifest(tmp_path / "mixed-fedra-0", {"status": "running", "config": {}})
-    (tmp_path / "mixed-depthfl-0").mkdir()
+    write_manifest(tmp_path / "cells/0123456789ab", {"status": "running", "config": {}})
+    (tmp_path / "cells/0123456789ac").mkdir()
     prepare_folder(tmp_path)
 
 
@@ -89,25 +89,25 @@ def test_read_only_folder_is_a_message(tmp_path):
 
 @pytest.mark.parametrize("cell", ["..", ".", "", "../other/x", "a/b", "/etc", "\0", "x" * 256, "é" * 200, "a\\b"])
 def test_an_entry_cannot_lead_out_of_its_suites_folder(one_cell, cell):
-    rewrite(one_cell.parent / "index.json", entries__0__cell=cell)
+    rewrite(one_cell.parents[1] / "index.json", entries__0__cell=cell)
     with pytest.raises(UserError, match="is not the name of a cell"):
-        load([one_cell.parent])
+        load([one_cell.parents[1]])
 
 
 @pytest.mark.parametrize(
     "change", [{"cell": 3}, {"seed": "0"}, {"seed": True}, {"seed": 10**400}, {"method": None}, {"more": 1}]
 )
 def test_an_entry_of_other_types_is_refused(one_cell, change):
-    rewrite(one_cell.parent / "index.json", **{f"entries__0__{key}": value for key, value in change.items()})
+    rewrite(one_cell.parents[1] / "index.json", **{f"entries__0__{key}": value for key, value in change.items()})
     with pytest.raises(UserError, match="not an index of fedbench"):
-        load([one_cell.parent])
+        load([one_cell.parents[1]])
 
 
 @pytest.mark.parametrize("change", [{"suite": 3}, {"entries": 3}, {"entries": [3]}, {"entries": {"a": 1}}])
 def test_an_index_of_other_types_is_refused(one_cell, change):
-    rewrite(one_cell.parent / "index.json", **change)
+    rewrite(one_cell.parents[1] / "index.json", **change)
     with pytest.raises(UserError, match="index.json"):
-        load([one_cell.parent])
+        load([one_cell.parents[1]])
 
 
 @pytest.mark.parametrize("name", ["index.json", ".index.json.lock", "cell", "cell/state.json"])

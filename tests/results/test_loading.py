@@ -6,6 +6,7 @@ import json
 import shutil
 
 import pytest
+from command import fedbench
 from factories import eval_rows, prefix_rounds, write_cell, write_suite
 from samples import VALUES, entry
 
@@ -29,7 +30,7 @@ def test_two_names_for_one_cell(tmp_path):
         ("mixed", "fedra"),
         ("table5", "fedra_keep"),
     ]
-    assert len(load([tmp_path / "s" / cell])) == 2
+    assert len(load([tmp_path / "s/cells" / cell])) == 2
 
 
 def test_cell_moved_out_of_its_suite_is_named_by_its_configuration(tmp_path, monkeypatch):
@@ -75,7 +76,7 @@ def test_folder_without_results_says_what_was_looked_for_and_found(tmp_path):
 
 def test_cells_without_their_index_are_told(tmp_path):
     cell = write_cell(tmp_path / "s", "fedra", evaluation=eval_rows(VALUES))
-    (cell.parent / "index.json").unlink()
+    (cell.parents[1] / "index.json").unlink()
     for place in (tmp_path, tmp_path / "s"):
         with pytest.raises(
             UserError, match=r"1 cell without the index.json that names them.\nRun the whole suite again"
@@ -102,7 +103,7 @@ def test_path_that_is_missing_or_a_file_is_refused(tmp_path):
 )
 def test_torn_file_is_named_with_its_mend(tmp_path, name, again):
     cell = write_cell(tmp_path / "s", "fedra", evaluation=eval_rows(VALUES))
-    path = (cell.parent if name == "index.json" else cell) / name
+    path = (cell.parents[1] if name == "index.json" else cell) / name
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
     with pytest.raises(UserError) as caught:
         for result in load([tmp_path / "s"]):
@@ -113,10 +114,23 @@ def test_torn_file_is_named_with_its_mend(tmp_path, name, again):
 @pytest.mark.parametrize("name", ["index.json", "manifest.json"])
 def test_other_version_is_refused(tmp_path, name):
     cell = write_cell(tmp_path / "s", "fedra", evaluation=eval_rows(VALUES))
-    path = (cell.parent if name == "index.json" else cell) / name
+    path = (cell.parents[1] if name == "index.json" else cell) / name
     path.write_text(json.dumps(json.loads(path.read_text()) | {"result_version": 7}))
     with pytest.raises(UserError, match="result version 7, but this fedbench reads version 2"):
         load([tmp_path / "s"])
+
+
+@pytest.mark.parametrize("command", ["compare", "run", "pack", "merge"])
+def test_version_1_is_refused_with_the_release_that_converts_it(tmp_path, command):
+    write_cell(tmp_path / "r/quickstart", "fedra", evaluation=eval_rows(VALUES))
+    path = tmp_path / "r/quickstart/index.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"result_version": 1}))
+    before = path.read_bytes()
+    words = {"run": ("quickstart", "--results", "r"), "merge": ("r", "--into", "new")}.get(command, ("r",))
+    done = fedbench(command, *words, cwd=tmp_path)
+    assert done.exit_code in (1, 2) and path.read_bytes() == before
+    (line,) = [line for line in done.stderr.splitlines() if "result version 1" in line]
+    assert "quickstart/index.json: result version 1, which fedbench 0.2.0 is the last to read" in line
 
 
 def test_finished_cell_without_its_table_is_named(tmp_path):

@@ -17,6 +17,7 @@ from fedbench.results import content_hash, load, read_index, read_manifest, writ
 from fedbench.results.index import read_expected, write_expected
 from fedbench.results.lock import cell_lock
 from fedbench.results.merge import merge
+from fedbench.results.store import folder_of
 
 NUMBER = dict(scenario="mixed", variant="", dataset="d", backbone="b", method="fedra", metric="average")
 
@@ -68,7 +69,7 @@ def test_the_order_of_the_suite_is_that_of_shards_that_name_all_of_it(tmp_path):
     for half in (0, 1):
         shutil.copytree(tmp_path / "all", tmp_path / f"half{half}")
         for entry in read_index(tmp_path / "all/s").entries[half::2]:
-            shutil.rmtree(next((tmp_path / f"half{half}/s").glob(f"*-{entry.cell}")))
+            shutil.rmtree(folder_of(tmp_path / f"half{half}/s", entry.cell))
     merge([tmp_path / "half1", tmp_path / "half0"], tmp_path / "r")
     assert [entry.key for entry in read_index(tmp_path / "r/s").entries] == names
     assert content_hash(tmp_path / "r") == content_hash(tmp_path / "all")
@@ -80,19 +81,17 @@ def test_equal_cells_that_differ_in_timings_alone_are_taken_once(tmp_path):
     write_manifest(other, {**read_manifest(other), "seconds": 9.0, "machine": {"cpu": "other"}})
     (merged,) = merge([tmp_path / "a", tmp_path / "b"], tmp_path / "r")
     assert merged.copied == 1
-    assert read_manifest(tmp_path / "r/s" / other.name)["seconds"] == 20.0, "the first one"
+    assert read_manifest(tmp_path / "r/s/cells" / other.name)["seconds"] == 20.0, "the first one"
 
 
 def test_an_equal_cell_keeps_the_folder_it_has(tmp_path):
-    """Two names of one cell: each shard's folder is called after the name it ran."""
-    here, there = cell(tmp_path / "a"), cell(tmp_path / "b")
-    renamed = there.with_name(f"another-slug-{there.name[-12:]}")
-    there.rename(renamed)
+    """Two names of one cell."""
+    here, _ = cell(tmp_path / "a"), cell(tmp_path / "b")
     rewrite(tmp_path / "b/s/index.json", entries__0__method="same")
     merge([tmp_path / "a", tmp_path / "b"], tmp_path / "r")
     entries = read_index(tmp_path / "r/s").entries
-    assert {entry.method: entry.cell for entry in entries} == {"fedra": here.name[-12:], "same": here.name[-12:]}
-    assert not [p.name for p in (tmp_path / "r/s").iterdir() if p.is_dir()]
+    assert {entry.method: entry.cell for entry in entries} == {"fedra": here.name, "same": here.name}
+    assert not [p.name for p in (tmp_path / "r/s/cells").glob("*") if p.is_dir()]
 
 
 @pytest.mark.parametrize("where", ["shards", "into"])
@@ -122,10 +121,10 @@ def test_what_is_not_finished_gives_way(tmp_path, order):
     good = cell(roots[0])
     cell(roots[1], status="failed", reason="it broke")
     cell(roots[2], status="running")
-    (roots[2] / "s" / good.name / "checkpoint").mkdir()
+    (roots[2] / "s/cells" / good.name / "checkpoint").mkdir()
     (merged,) = merge([roots[i] for i in order], tmp_path / "r")
     assert (merged.copied, merged.left) == (1, 0)
-    assert read_manifest(tmp_path / "r/s" / good.name)["status"] == "finished"
+    assert read_manifest(tmp_path / "r/s/cells" / good.name)["status"] == "finished"
     for root in roots[:0:-1]:
         (merged,) = merge([roots[0]], root)
         assert merged.copied == 1 and content_hash(root) == content_hash(roots[0])
@@ -159,7 +158,7 @@ def test_links_and_hidden_files_of_a_shard_are_not_followed(tmp_path):
     (shared / ".hidden").write_text("")
     (shared / "state.json").write_text("{}")
     merge([tmp_path / "a"], tmp_path / "r")
-    files = {path.name for path in (tmp_path / "r/s/cells" / shared.name[-12:]).iterdir()}
+    files = {path.name for path in (tmp_path / "r/s/cells" / shared.name).iterdir()}
     assert files == {"state.json"}
 
 
@@ -218,11 +217,11 @@ def test_two_sets_of_a_papers_numbers_are_refused(tmp_path):
 
 
 def test_a_cell_that_a_run_is_at_is_not_replaced(tmp_path):
-    name = cell(tmp_path / "a").name
-    cell(tmp_path / "r", status="running")
-    with cell_lock(tmp_path / "r/s" / name), pytest.raises(UserError, match=rf"{name} is being computed by another"):
+    cell(tmp_path / "a")
+    busy = cell(tmp_path / "r", status="running")
+    with cell_lock(busy), pytest.raises(UserError, match=rf"{busy} is being computed by another"):
         merge([tmp_path / "a"], tmp_path / "r")
-    assert read_manifest(tmp_path / "r/s" / name)["status"] == "running"
+    assert read_manifest(busy)["status"] == "running"
 
 
 def test_the_command_prints_what_compare_hash_prints(tmp_path):

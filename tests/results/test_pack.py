@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from command import fedbench
-from factories import eval_rows, layer_row, write_cell, write_suite
+from factories import cell_of, eval_rows, layer_row, write_cell, write_suite
 from samples import VALUES, entry
 
 from fedbench.results import content_hash, load, merge_index, read_manifest, read_rows, write_manifest
@@ -64,7 +64,7 @@ def suite(tmp_path):
     write_cell(folder, "exclusive", status="not_applicable", reason="nobody")
     write_cell(folder, "depthfl", status="failed", reason="it broke")
     write_cell(folder, "allsmall", status="running")
-    merge_index(folder, "s", [entry("fedra_keep", cell=read_manifest(next(folder.glob("*-fedra-*")))["id"])])
+    merge_index(folder, "s", [entry("fedra_keep", cell=cell_of(folder, "fedra").name)])
     return folder
 
 
@@ -73,7 +73,7 @@ def test_readers_see_packed_and_loose_cells_as_one(suite):
     assert pack(suite) == 3
     assert seen(suite) == before and content_hash(suite) == hashed
     assert {file.name.partition("-")[0] for file in suite.glob("*.parquet")} == {"cells", "eval", "rounds", "layers"}
-    assert len(list(suite.glob("*/manifest.json"))) == 2  # what has no result stays where people find it
+    assert len(list(suite.glob("cells/*/manifest.json"))) == 2  # what has no result stays where people find it
     files = sorted(suite.rglob("*"))
     assert pack(suite) == 0 and sorted(suite.rglob("*")) == files
 
@@ -93,7 +93,7 @@ def test_whole_tables_join_packed_cells_and_those_of_a_run_that_goes_on(suite):
 
 
 def test_the_manifest_and_the_rows_of_a_packed_cell_are_found_by_its_folder(suite):
-    cell = next(suite.glob("*-fedra-*-s1-*"))
+    cell = cell_of(suite, "fedra", 1)
     manifest, rows = read_manifest(cell), read_rows(cell, "eval")
     pack(suite)
     assert not cell.exists() and read_rows(cell, "eval") == rows
@@ -141,7 +141,7 @@ def test_a_cell_that_is_computed_again_takes_the_place_of_its_packed_one(suite):
 
 
 def test_packing_is_no_computation_of_a_cell_and_its_lock_file_goes(suite):
-    cells = {read_manifest(folder)["id"]: folder for folder in suite.glob("*-fedra-*")}
+    cells = {folder.name: folder for folder in (cell_of(suite, "fedra", 0), cell_of(suite, "fedra", 1))}
     before = {id: computation(read_manifest(folder)) for id, folder in cells.items()}
     for folder in cells.values():
         with cell_lock(folder):
@@ -155,7 +155,7 @@ def test_packing_is_no_computation_of_a_cell_and_its_lock_file_goes(suite):
 
 
 def test_a_cell_that_can_go_on_and_one_that_is_damaged_are_not_packed(suite):
-    one, other = (next(suite.glob(f"*-fedra-*-s{seed}-*")) for seed in (0, 1))
+    one, other = (cell_of(suite, "fedra", seed) for seed in (0, 1))
     (one / "checkpoint").mkdir()
     write_manifest(other, {**read_manifest(other), "files": described(other)})
     (other / "eval.parquet").write_bytes(b"torn")
@@ -164,7 +164,7 @@ def test_a_cell_that_can_go_on_and_one_that_is_damaged_are_not_packed(suite):
 
 
 def test_the_state_of_a_packed_cell_stays_and_is_known(suite):
-    cell = next(suite.glob("*-fedra-*-s0-*"))
+    cell = cell_of(suite, "fedra", 0)
     (cell / "state.safetensors").write_bytes(b"state")
     write_manifest(cell, {**read_manifest(cell), "files": described(cell)})
     pack(suite)

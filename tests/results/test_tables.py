@@ -180,7 +180,7 @@ def test_table_of_another_version_or_another_program_is_refused(tmp_path):
     write_table(table.replace_schema_metadata({"fedbench.result_version": "9"}), cell / "eval.parquet")
     with pytest.raises(UserError, match="result version 9"):
         load([tmp_path])[0].eval  # noqa: B018
-    write_table(pa.table({"x": [1]}, metadata={"fedbench.result_version": "1"}), cell / "eval.parquet")
+    write_table(pa.table({"x": [1]}, metadata={"fedbench.result_version": "2"}), cell / "eval.parquet")
     with pytest.raises(UserError, match="its columns are not those of a fedbench eval table"):
         load([tmp_path])[0].eval  # noqa: B018
 

@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 from random import Random
 
+import factories
 import pytest
 from command import fedbench
 from factories import eval_rows, round_row, write_cell
@@ -53,8 +54,7 @@ def suite(made, tmp_path):
 
 
 def cell_of(suite: Path, method: str = "fedra", seed: int = 0) -> Path:
-    (found,) = suite.glob(f"*-{method}-*-s{seed}-*")
-    return found
+    return factories.cell_of(suite, method, seed)
 
 
 def look(suite: Path) -> Found:

@@ -65,7 +65,7 @@ def test_a_shipped_suite_as_it_is_takes_what_the_reference_results_took(tmp_path
 
 @pytest.mark.parametrize(("candidates", "diverged", "failures"), [([ID], True, 0), ([ID], False, 1), ([], True, 1)])
 def test_a_candidate_that_diverged_is_no_failure(tmp_path, candidates, diverged, failures):
-    folder = tmp_path / f"slug-{ID}"
+    folder = tmp_path / ID
     own = {"config": config("fedra"), "fingerprints": {}, "versions": {}}
     manifest = {"id": ID, **own, "status": "failed", "reason": "it broke"}
     write_manifest(folder, manifest | ({"diverged": True} if diverged else {}))

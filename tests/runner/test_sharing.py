@@ -19,7 +19,7 @@ from fedbench.results import content_hash, read_index, read_manifest, write_mani
 from fedbench.results.columns import TAKEN
 from fedbench.results.identity import identity
 from fedbench.results.lock import cell_lock
-from fedbench.results.store import Store, cell_folders
+from fedbench.results.store import Store, folder_of
 from fedbench.runner.cells import Cell, Options
 from fedbench.runner.progress import EndedCells
 from fedbench.runner.runner import JobQueue
@@ -70,7 +70,7 @@ def ended(folder: Path, id: str, status: str = "finished", **changes) -> dict:
         "status": status,
         **changes,
     }
-    place = cell_folders(folder)(id)
+    place = folder_of(folder, id)
     write_manifest(place, manifest)
     return read_manifest(place)
 
@@ -98,7 +98,7 @@ def computed(queue: JobQueue) -> list[str]:
 
 def other_run(folder: Path, id: str):
     """Within, another run computes the cell."""
-    return cell_lock(cell_folders(folder)(id))
+    return cell_lock(folder_of(folder, id))
 
 
 def test_a_cell_that_another_run_computes_is_passed_over_and_waited_for(tmp_path, runs, monkeypatch):

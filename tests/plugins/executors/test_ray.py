@@ -159,7 +159,7 @@ def test_a_node_is_killed_and_the_next_run_resumes_its_cell_to_the_same_numbers(
             lambda: workers(tmp_path) and any(_rounds(folder) >= LATER for folder in tmp_path.glob("r/tiny/cells/*"))
         )
         folder = next(folder for folder in tmp_path.glob("r/tiny/cells/*") if _rounds(folder) >= LATER)
-        worker = psutil.Process(workers(tmp_path)[folder.name[-12:]])
+        worker = psutil.Process(workers(tmp_path)[folder.name])
         left_behind.append(worker)
         node = node_of(worker)
         for process in [node, *(p for p in node.children(recursive=True) if p not in (worker, worker.parent()))]:

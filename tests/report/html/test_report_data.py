@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 from command import fedbench
-from factories import eval_rows, write_cell, write_suite
+from factories import cell_of, eval_rows, write_cell, write_suite
 from reports import HOSTILE, SHOWN
 
 from fedbench.report.html.page_data import rounded, thinned
 from fedbench.report.html.page_file import embedded
 from fedbench.report.render import _escape_markdown as escaped
 from fedbench.results import read_manifest
-from fedbench.results.store import cell_folders
+from fedbench.results.store import folder_of
 
 ASSETS = [file for file in files("fedbench.report.html").joinpath("assets").iterdir() if file.is_file()]
 
@@ -85,7 +85,7 @@ def test_cells_without_a_result_and_configurations_are_all_there(results):
     assert [(cell["method"], cell["seed"], cell["reason"]) for cell in failed] == [("fedra", 7, "out of memory")]
     assert sum(cell["status"] == "not_applicable" for cell in cells) == 3
     for cell in cells:
-        manifest = read_manifest(cell_folders(suite)(cell["id"]))
+        manifest = read_manifest(folder_of(suite, cell["id"]))
         places = dict(zip(origin["configs"], cell["config"], strict=True))
         assert {name: origin["configs"][name][at] for name, at in places.items()} == manifest["config"]
         assert origin["origins"][cell["origin"]]["versions"] == manifest["versions"]
@@ -132,7 +132,7 @@ def test_mistakes_end_with_2_and_say_what_would_be_right(results, words, said):
 
 def test_what_is_damaged_is_left_out_and_told(tmp_path):
     suite = write_suite(tmp_path / "results" / "made_up", packed=False)
-    victim = next(suite.glob("mixed-fedra-x-s0-*"))
+    victim = cell_of(suite, "fedra")
     (victim / "manifest.json").write_text("{}")
     data = data_of(written(tmp_path, code=1))
     assert any(victim.name in line for line in data["wrong"])
