@@ -221,7 +221,9 @@ class Layerwise:
         plan = made if isinstance(made, Plan) else Plan(made, [])
         plan = replace(plan, exits=[self.exits_of(depth) for depth in plan.M.sum(1).tolist()])
         if self.fixed:
-            plan = replace(plan, frozen=(*plan.frozen, *self.fixed))
+            plan = replace(plan, frozen=(*plan.frozen, *self.fixed), fixed=self.fixed)
+        if self.fresh.names:
+            plan = replace(plan, fresh=self.fresh.names)
         if self.own:
             plan = replace(plan, kept=(*plan.kept, *self.own.keeps))
         return self.share(plan, state, t, cohort, generator), cohort

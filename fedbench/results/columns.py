@@ -146,14 +146,33 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "metric": "string",
         "value": "float64",
     },
+    # Where clients are real, a row for each round x client that was sent something: how it ended (`arrived`, or why
+    # nothing came), the bytes of the tensors each way and of the messages that they were in, the seconds from sending
+    # to receiving, those of them that the node worked and trained, and the CPU seconds of training. Nulls where nothing
+    # came. No file without any.
+    "wire": {
+        "round": "int32",
+        "client": "int32",
+        "outcome": "string",
+        "bytes_down": "int64",
+        "bytes_up": "int64",
+        "message_down": "int64",
+        "message_up": "int64",
+        "round_trip": "float64",
+        "node_seconds": "float64",
+        "train_seconds": "float64",
+        "cpu_seconds": "float64",
+    },
 }
 
+MEASURED = ("bytes_up", "message_up", "round_trip", "node_seconds", "train_seconds", "cpu_seconds")
 SIMULATED = ("down_seconds", "compute_seconds", "up_seconds", "server_seconds", "energy")
 
 NULLABLE = {
     "rounds": ("rank", "workspace_bytes", *SIMULATED),
     "sizes": ("rank", "width", "memory_bytes"),
     "deployed": ("capacity", "rank", "width"),
+    "wire": MEASURED,
 }
 
 # Columns that came when results were kept already, and which column they are read as where a file is without them, None
@@ -163,11 +182,11 @@ LATER: Mapping[str, Mapping[str, str | None]] = {
 }
 
 # Tables that a cell is without where they would be empty.
-ONLY_WITH_ROWS = ("server", "clock", "storage", "uploads", "answers", "sizes", "deployed")
+ONLY_WITH_ROWS = ("server", "clock", "storage", "uploads", "answers", "sizes", "deployed", "wire")
 
-# Tables that came when results were kept already: no part of a content hash, and the results of one cell agree where
-# one of them has none.
-UNHASHED = ("answers",)
+# Tables that came when results were kept already, or that say how a cell was computed and not what came of it: no part
+# of a content hash, and the results of one cell agree where one of them has none.
+UNHASHED = ("answers", "wire")
 # Tables that older versions wrote and nothing reads: they are ignored, and deleted with the others of their cell.
 DROPPED = ("right",)
 # Tables that a checkpoint of an older fedbench is without.
@@ -188,6 +207,7 @@ TIMINGS = {
     "answers": (),
     "sizes": (),
     "deployed": (),
+    "wire": ("outcome", "bytes_down", "message_down", *MEASURED),
     "manifest": (
         "started",
         "seconds",
@@ -206,5 +226,6 @@ TIMINGS = {
         "method",
         "computed_as",
         "ignored",
+        "deployed",  # where its clients were real
     ),
 }

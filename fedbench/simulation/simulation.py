@@ -51,6 +51,8 @@ class Simulation:
     """One cell, built and ready to run: its method, its federation, its test and validation images.
 
     `run` computes all rounds, `state` is the method's last one, and `records` makes the rows of the tables.
+    `references` has what the method asked for of the registry, each with its reference. A subclass whose clients are
+    elsewhere says where in `deployed`, and replaces `_train`.
 
     Args:
         config: of the cell, resolved.
@@ -71,6 +73,8 @@ class Simulation:
         NotApplicable: where the method is none for this scenario.
     """
 
+    deployed = ""
+
     def __init__(
         self,
         config: Config,
@@ -88,6 +92,7 @@ class Simulation:
         self.config, self.seed, self.rounds = config, config["seed"], config["train"]["rounds"]
         self.device, self.fast, self.team = device, config["engine"] == "cohort", ALONE
         self.state: State | None = None
+        self.references: list[tuple[Any, Mapping[str, Any]]] = []
         self.component = registry.catalogue.find("method", config["method"]["name"])
         self.store = store or ClientStore()
         self.source = source = source or source_of(config, registry, device != "meta")
@@ -137,7 +142,10 @@ class Simulation:
                 return ref
             ref = {"name": ref} if isinstance(ref, str) else ref
             found = registry.make(kind, ref, setup=setup)
-            return found if self.device == "meta" else checked(registry.catalogue.find(kind, ref["name"]), found)
+            if self.device != "meta":
+                found = checked(registry.catalogue.find(kind, ref["name"]), found)
+            self.references.append((found, ref))
+            return found
 
         ref = self.config["adapter"]
         setup = made(

@@ -75,6 +75,7 @@ def run(
     send: Send = lambda event: None,
     processes: int = 1,
     stopping: Callable[[], bool] = lambda: False,
+    simulation: Callable[..., Simulation] = Simulation,
 ) -> dict[str, Any]:
     """Compute a cell into its folder, from its checkpoint if it has one, and return its last manifest.
 
@@ -83,6 +84,7 @@ def run(
         send: takes its events.
         processes: how many may compute the cell together; more than one only where torch has not used threads yet.
         stopping: asked after each round; where it is true, the cell ends as `interrupted`, with a checkpoint.
+        simulation: makes the simulation of the cell: another one where its clients are real.
 
     A cell that another run computes, or has computed since this run saw it, is `taken` and stays as it is.
     """
@@ -91,7 +93,7 @@ def run(
         with cell_lock(job.folder, LOCK):
             if job.seen and ended_since(believed_manifest(job.folder), job.seen):
                 return taken
-            return _ended(_Computation(job, send, stopping), processes)
+            return _ended(_Computation(job, send, stopping, simulation), processes)
     except Held:
         return taken
 
@@ -123,8 +125,8 @@ def _ended(cell: _Computation, processes: int) -> dict[str, Any]:
 class _Computation:
     """A cell at work: its manifest, its progress, and what is reported and kept after every round."""
 
-    def __init__(self, job: CellJob, send: Send, stopping: Callable[[], bool]) -> None:
-        self.job, self.folder = job, job.folder
+    def __init__(self, job: CellJob, send: Send, stopping: Callable[[], bool], make: Callable[..., Simulation]) -> None:
+        self.job, self.folder, self.make = job, job.folder, make
         self.registry = Registry(job.plugins, in_place=True, known=job.registered)
         self.send, self.stopping = send, stopping
         self.manifest = {**job.manifest, "status": "running", "machine": {}, "seconds": 0.0}
@@ -156,7 +158,7 @@ class _Computation:
         """All rounds that are left."""
         write_manifest(self.folder, self.manifest)
         self._call("fedbench_cell_started")
-        self.simulation = simulation = Simulation(
+        self.simulation = simulation = self.make(
             config_of(self.manifest),
             self.registry,
             device,
@@ -165,6 +167,8 @@ class _Computation:
         )
         prints = {"data": simulation.dataset.fingerprint, "weights": simulation.source.fingerprint}
         require_same(self.manifest, self.registry, prints)
+        if simulation.deployed:
+            self.manifest["deployed"] = simulation.deployed
         if simulation.left_out:
             self.manifest["left_out"] = simulation.left_out
         if doubts := simulation.federated.doubts():

@@ -31,6 +31,9 @@ class Plan:
         frozen: `fnmatch` patterns of the names of tensors that nobody trains in this round, in any layer (`*.lora_A`).
         scales: (N,) float64, the factor of a client's low-rank products B A, in place of the adapter's alpha / R.
         kept: `fnmatch` patterns of personal tensors, which a client trains and does not send.
+        fixed: `fnmatch` patterns of the tensors of `frozen` that a client drew itself before the first round, and is
+            never sent.
+        fresh: `fnmatch` patterns of tensors that a client draws itself in this round, and is not sent.
     """
 
     M: Tensor
@@ -41,6 +44,8 @@ class Plan:
     frozen: Sequence[str] = ()
     scales: Tensor | None = None
     kept: Sequence[str] = ()
+    fixed: Sequence[str] = ()
+    fresh: Sequence[str] = ()
 
     @property
     def trains(self) -> Tensor:

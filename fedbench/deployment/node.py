@@ -1,0 +1,138 @@
+"""A client on its own machine: its examples, the model in shape alone, and the sequential engine."""
+
+from __future__ import annotations
+
+import functools
+import json
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load_file
+from safetensors.torch import save as file_of
+from torch import Tensor
+
+from fedbench.deployment import wire
+from fedbench.deployment.examples import Examples
+from fedbench.disk import write_atomically
+from fedbench.engine import sequential
+from fedbench.errors import UserError, summary_of, text_of
+from fedbench.method import Setup
+from fedbench.models.backbone import in_layers
+from fedbench.models.param_paths import matches
+from fedbench.registry.registry import Registry
+from fedbench.seeding import generator
+from fedbench.simulation.provenance import other_versions
+from fedbench.simulation.simulation import Simulation, source_of
+from fedbench.types import Clients
+
+
+class Node:
+    """What answers the server's messages; of equal ones in the same way, since Flower may deliver one twice.
+
+    folder: where frozen weights are kept that are sent once · examples: its own · plugins: files of third-party
+    components that cells may name.
+    """
+
+    def __init__(self, folder: Path, examples: Examples, plugins: Sequence[str] = ()) -> None:
+        self.folder, self.examples, self.plugins = folder, examples, list(plugins)
+        self.cells: dict[str, _Cell] = {}
+
+    def answer(self, content: bytes) -> bytes:
+        """What a message is answered with; a failure is told the server in words."""
+        began = time.perf_counter()
+        try:
+            facts, tensors = wire.unpacked(content)
+            if facts["kind"] == "describe":
+                return wire.packed(self.examples.described(facts["data"], self._registry()), {})
+            found, sent = self._train(facts, tensors)
+            return wire.packed({**found, "node_seconds": time.perf_counter() - began}, sent)
+        except UserError as error:
+            return wire.packed({"refused": text_of(error)}, {})
+        except Exception as error:  # the server takes it for a lost upload
+            return wire.packed({"error": summary_of(error)}, {})
+
+    def _registry(self) -> Registry:
+        return Registry(self.plugins, in_place=True)
+
+    def _train(self, facts: wire.Facts, tensors: dict[str, Tensor]) -> tuple[wire.Facts, dict[str, Tensor]]:
+        id = facts["cell"]
+        if id not in self.cells:
+            if "about" not in facts:
+                return {"lacks": True}, {}
+            self.cells = {id: _Cell(id, facts["about"], self.examples, self._registry())}  # the last one alone
+        cell, kept = self.cells[id], self.folder / "frozen" / id
+        weights = {name.removeprefix(wire.FROZEN): w for name, w in tensors.items() if name.startswith(wire.FROZEN)}
+        if (hashes := facts.get("hashes")) is not None:
+            for name, value in weights.items():
+                kept.mkdir(parents=True, exist_ok=True)
+                write_atomically(kept / f"{hashes[name]}.safetensors", file_of({"weight": value}))
+            there = {name: kept / f"{hash}.safetensors" for name, hash in hashes.items() if name not in weights}
+            if not all(file.is_file() for file in there.values()):
+                return {"lacks": True}, {}
+            weights |= {name: load_file(file)["weight"] for name, file in there.items()}
+        return cell.train(facts, tensors, weights)
+
+
+class _Cell:
+    """A cell as far as a client has it: the configuration, everyone's sizes and domains, and its own examples."""
+
+    def __init__(self, id: str, about: Mapping[str, Any], examples: Examples, registry: Registry) -> None:
+        config = about["config"]
+        if differ := other_versions(about, registry):
+            raise UserError(f"this node has other versions than the server: {differ}")
+        evaluation = {**config["evaluation"], "by": "domain", "sizes": False}
+        evaluation.pop("validation", None)  # what is held out is not among the examples any more
+        config = {**config, "evaluation": evaluation}
+        source = source_of(config, registry, load=False)
+        sizes, domains = (np.array(about[key], dtype=np.int64) for key in ("sizes", "domains"))
+        clients = Clients(domains, sizes, np.concatenate([np.arange(size) for size in sizes]))  # others' are never read
+        made: list[Setup] = []
+
+        def setup(**given: Any) -> Setup:
+            made.append(Setup(**given))
+            return made[-1]
+
+        self.simulation = Simulation(
+            config,
+            registry,
+            source=source,
+            dataset=examples.dataset(id, config, about, registry, source.image_size),
+            clients=clients,
+            setup=setup,
+            fitting=bool(config.get("devices")),
+        )
+        self.model, self.setup = in_layers(self.simulation.model), made[0]
+        self.objective = functools.cache(lambda ref: self.setup.component("objective", json.loads(ref)))
+
+    def train(
+        self, facts: wire.Facts, tensors: wire.Tensors, weights: wire.Tensors
+    ) -> tuple[wire.Facts, dict[str, Tensor]]:
+        """The client's part of a round. weights: the frozen ones that it holds."""
+        here, model = self.simulation.federation, self.model
+        with torch.no_grad():
+            for name, parameter in wire.frozen_weights(model, facts["layers"]).items():
+                parameter.copy_(weights[name])
+        batches = map(here.pixels, here.in_order(facts["t"], facts["client"]))
+        objective = self.objective(json.dumps(facts["objective"]))
+        given = wire.round_of(model, facts, tensors, self._drawn(facts), objective, batches)
+        began, cpu = time.perf_counter(), time.process_time()
+        with self.simulation.precision():
+            uploads = sequential.train(model, *given)
+        took = {"train_seconds": time.perf_counter() - began, "cpu_seconds": time.process_time() - cpu}
+        return took, wire.answer_of(uploads)
+
+    def _drawn(self, facts: wire.Facts) -> dict[str, Tensor]:
+        """The tensors that a client draws itself: before the first round, and in this one."""
+        found: dict[str, Tensor] = {}
+        seed = facts["seed"]
+        draws = {"fixed": (seed, -1, -1, "init"), "fresh": (seed, facts["t"], facts["client"], "adapters")}
+        for key, draw in draws.items():
+            if facts[key]:
+                self.model.draw(generator(*draw))
+                own = self.model.trained().items()
+                found |= {place: value.detach().clone() for place, value in own if matches(place, facts[key])}
+        return found

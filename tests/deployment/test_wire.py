@@ -1,0 +1,186 @@
+"""A cell on nodes says what the simulated one says, to the bit, and moves the bytes that are simulated."""
+
+import pytest
+import torch
+from deployment.in_process import Here, deployed, same, simulated
+from every_method import changed, tiny_cells
+
+from fedbench.deployment import wire as messages
+from fedbench.deployment.deployed import Deployed
+from fedbench.deployment.examples import Examples
+from fedbench.errors import UserError
+from fedbench.runner.runner import load
+from fedbench.simulation.failure_reason import Diverged
+from fedbench.simulation.faults import NOT_FINITE
+from fedbench.simulation.simulation import Simulation
+
+DEPLOYABLE = [
+    *("alllarge", "allsmall", "depthfl", "exclusive", "exit_probe", "fed_hello", "fed_plora", "fedex_lora", "fedit"),
+    *("fedra", "ffa_lora", "flexlora", "flora", "fslora", "head_only", "hetlora", "inclusivefl", "legend", "lora_fair"),
+    *("ova_lp", "raflora", "rolora"),
+]
+train = Deployed._train
+pytestmark = pytest.mark.usefixtures("counted_once")
+
+
+@pytest.fixture(scope="module")
+def cells(plugins, tmp_path_factory):
+    return tiny_cells(tmp_path_factory.mktemp("suite"), plugins)
+
+
+def ranked(config, **changes):
+    """With ranks, and a regulariser that every method takes."""
+    train = {**config["train"], "regularizer": {"fedprox": 0.1}}
+    return {**config, "engine": "sequential", "ranks": {"by_client": [2, 1]}, "train": train, **changes}
+
+
+@pytest.mark.parametrize("method", DEPLOYABLE)
+def test_a_cell_on_nodes_equals_the_simulated_one_to_the_bit(cells, plugins, tmp_path, method):
+    config = changed(cells["rough", method], "rough", "sequential")
+    if method == "hetlora":
+        config["train"] = {**config["train"], "regularizer": {"fedprox": 0.1}}
+    same(deployed(config, plugins, Here(tmp_path)), simulated(config, plugins))
+
+
+@pytest.mark.parametrize("frozen", ["resent", "cached"])
+@pytest.mark.parametrize("method", DEPLOYABLE)
+def test_the_bytes_of_the_tensors_that_cross_are_those_that_are_simulated(cells, plugins, tmp_path, method, frozen):
+    config = ranked(cells["plain", method], frozen_weights=frozen)
+    real, cell = deployed(config, plugins, Here(tmp_path)), simulated(config, plugins)
+    same(real, cell)
+    asked = ((real[1], "wire"), (cell[1], "rounds"))
+    wire, rounds = ([(row["bytes_down"], row["bytes_up"]) for row in tables[kind]] for tables, kind in asked)
+    if frozen == "cached" and method in ("flora", "fedex_lora"):  # charged as factors, sent as the sums they make
+        assert wire[:2] == rounds[:2] and [up for _, up in wire] == [up for _, up in rounds]
+    else:
+        assert wire == rounds
+
+
+@pytest.mark.parametrize("method", ["fedra", "depthfl", "flora"])
+def test_clients_with_devices(cells, plugins, tmp_path, method):
+    config = changed(cells["dealt", method], "dealt", "sequential")
+    same(deployed(config, plugins, Here(tmp_path)), simulated(config, plugins))
+
+
+TEXTS = """
+suite: texts
+defaults:
+  backbone: micro_bert
+  adapter: {name: lora, rank: 2, alpha: 2}
+  data: {name: phrases6}
+  train: {rounds: 2, max_steps: 1, batch_size: 2}
+scenarios: {small: {capacities: [2, 1, 2, 1, 2, 1]}}
+methods: [fedra]
+"""
+
+
+def test_texts_cross_as_images_do(registry, tmp_path):
+    (tmp_path / "texts.yaml").write_text(TEXTS)
+    (cell,) = load(tmp_path / "texts.yaml", registry).points()
+    config = {**cell.config, "engine": "sequential"}
+    same(deployed(config, registry, Here(tmp_path, plugins=())), simulated(config, registry))
+
+
+class Losing(Simulation):
+    """A simulation that loses what client 1 sends in its first round."""
+
+    def _receive(self, up, start, plan, cohort, t):
+        up.arrived[[n for n, client in enumerate(cohort.ids) if (t, client) == (0, 1)]] = False
+        return super()._receive(up, start, plan, cohort, t)
+
+
+def silent(content):
+    """Nothing."""
+
+
+def nan(content):
+    """The answer with numbers that are none."""
+    facts, tensors = messages.unpacked(content)
+    return messages.packed(facts, {name: value * float("nan") for name, value in tensors.items()})
+
+
+def misshapen(content):
+    """The answer with a tensor of another shape."""
+    facts, tensors = messages.unpacked(content)
+    return messages.packed(facts, {name: torch.stack([value, value]) for name, value in tensors.items()})
+
+
+@pytest.mark.parametrize(
+    ("spoil", "outcome"),
+    [(silent, "it is silent"), (nan, NOT_FINITE), (misshapen, "malformed"), (lambda content: b"x", "malformed")],
+)
+def test_an_answer_that_is_of_no_use_is_a_lost_one(cells, plugins, tmp_path, spoil, outcome):
+    config = {**cells["plain", "fedra"], "engine": "sequential"}
+    nodes = Here(tmp_path, lambda t, client, content: spoil(content) if (t, client) == (0, 1) else content)
+    real, lossy = deployed(config, plugins, nodes), simulated(config, plugins, Losing)
+    assert real[1]["wire"][1]["outcome"].startswith(outcome)
+    for tables in (real[1], lossy[1]):
+        tables["rounds"][1]["loss"] = None  # which the server never hears
+    same(real, lossy)
+
+
+def test_numbers_that_are_none_of_every_node_are_the_methods_own(cells, plugins, tmp_path):
+    config = {**cells["plain", "fedra"], "engine": "sequential"}
+    with pytest.raises(Diverged, match="training loss of client 0 in round 1 is nan"):
+        deployed(config, plugins, Here(tmp_path, lambda t, client, content: nan(content)))
+
+
+def test_a_node_that_began_again_is_sent_everything_once_more(cells, plugins, tmp_path):
+    config = {**cells["plain", "fedra"], "engine": "sequential", "frozen_weights": "cached"}
+
+    def forget(t, client, content):
+        if (t, client) == (0, 1):
+            nodes.nodes.pop(1)
+        return content
+
+    nodes = Here(tmp_path, forget)
+    same(deployed(config, plugins, nodes), simulated(config, plugins))
+    assert [(t, client) for t, client, _ in nodes.messages].count((1, 1)) == 2
+
+
+def test_a_message_that_comes_twice_is_answered_alike(cells, plugins, tmp_path):
+    config, nodes = {**cells["plain", "fedra"], "engine": "sequential"}, Here(tmp_path)
+    deployed(config, plugins, nodes)
+    answers = [messages.unpacked(nodes.node(0).answer(nodes.messages[0][2]))[1] for _ in range(2)]
+    assert all(answers[0][name].equal(value) for name, value in answers[1].items())
+
+
+@pytest.mark.parametrize(
+    ("method", "why"),
+    [
+        ("fedavg", "it trains whole models, by other means than the engine"),
+        ("fjord", "it trains whole models, by other means than the engine"),
+        ("fedv", "it trains with its server batch by batch"),
+        ("fedsa_lora", "its clients keep tensors of their own"),
+        ("reefl", "by other means than the engine, or no client by itself"),
+        ("pooled", "by other means than the engine, or no client by itself"),
+    ],
+)
+def test_a_method_whose_clients_no_node_can_be_is_refused_with_the_reason(cells, plugins, tmp_path, method, why):
+    with pytest.raises(UserError, match=f"the method '{method}' cannot be deployed: .*{why}"):
+        deployed(changed(cells["plain", method], "plain", "sequential"), plugins, Here(tmp_path))
+
+
+def test_an_objective_that_is_no_component_is_refused(cells, plugins, tmp_path, monkeypatch):
+    monkeypatch.setattr(Deployed, "_train", lambda self, *given: self.references.clear() or train(self, *given))
+    with pytest.raises(UserError, match="'fedra' cannot be deployed: its objective is a function of its own"):
+        deployed(changed(cells["plain", "fedra"], "plain", "sequential"), plugins, Here(tmp_path))
+
+
+def test_the_engine_must_be_the_one_that_nodes_have(cells, plugins, tmp_path):
+    with pytest.raises(UserError, match="add --engine sequential"):
+        deployed({**cells["plain", "fedra"], "engine": "cohort"}, plugins, Here(tmp_path))
+
+
+def test_a_node_with_other_versions_refuses_the_cell(cells, plugins, tmp_path, monkeypatch):
+    monkeypatch.setattr("fedbench.deployment.deployed.versions_of", lambda *given: {"torch": "0.1"})
+    with pytest.raises(UserError, match="node of client 0 cannot compute this cell: .*other versions .* torch is "):
+        deployed({**cells["plain", "fedra"], "engine": "sequential"}, plugins, Here(tmp_path))
+
+
+def test_a_node_with_other_examples_than_were_said_refuses_the_cell(cells, plugins, tmp_path):
+    config, nodes = {**cells["plain", "fedra"], "engine": "sequential"}, Here(tmp_path)
+    nodes.node(1).examples.deal = lambda *given: Examples(tmp_path / "1").deal(given[0], nodes.few(given[1]))
+    nodes.few = lambda own: type(own)(own.x[:1], own.y[:1], own.domain[:1])
+    with pytest.raises(UserError, match="1 examples, not 4 as it was said"):
+        deployed(config, plugins, nodes)
