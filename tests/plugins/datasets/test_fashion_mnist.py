@@ -18,16 +18,14 @@ from fedbench.data.decode import resized
 from fedbench.errors import DataMissing, UserError
 from fedbench_plugins.datasets import fashion_mnist, glyphs, hf
 
-REAL = Path("/usr/share/datasets/fashion-mnist")
 TRAIN = "train-images-idx3-ubyte"
 
 
 @pytest.fixture(autouse=True)
 def folders(tmp_path, monkeypatch):
-    """A cache and a folder of data sets of the test's own, no package installed, and no Hub."""
+    """A cache and a folder of data sets of the test's own, and no Hub."""
     monkeypatch.setenv("FEDBENCH_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("FEDBENCH_DATA", str(tmp_path / "sets"))
-    monkeypatch.setenv("XDG_DATA_DIRS", str(tmp_path / "share"))
     monkeypatch.setattr(fashion_mnist, "can_ask_hub", lambda: False)
 
 
@@ -142,21 +140,11 @@ def test_files_are_found_packed_or_not_where_torchvision_lays_them_too(root, fol
     assert np.array_equal(fashion_mnist.make(28, root=str(tmp_path / "other")).load().test.x, first)
 
 
-def test_debian_s_package_is_found_but_not_where_a_root_is_given(root, tmp_path):
-    first = fashion_mnist.make(28).fingerprint
-    shutil.move(root, tmp_path / "share/datasets/fashion-mnist")
-    assert fashion_mnist.make(28).fingerprint == first
-    assert "4 of 4 parts missing" in refused(root=str(tmp_path / "elsewhere"))
-    (tmp_path / "share/datasets/fashion-mnist/t10k-labels-idx1-ubyte.gz").unlink()
-    assert f"4 of 4 parts missing in {tmp_path / 'sets/fashion_mnist'}" in refused()
-
-
 def test_missing_data_set_is_told_with_every_way_to_it():
     with pytest.raises(DataMissing) as caught:
         fashion_mnist.make(28)
     said = str(caught.value)
-    assert "github.com/zalandoresearch" in said and "apt install dataset-fashion-mnist" in said
-    assert "fashion_mnist fetches it from the Hub" in said
+    assert "github.com/zalandoresearch" in said and "fashion_mnist fetches it from the Hub" in said
 
 
 def test_lacking_a_file_is_told_and_no_hub_is_asked(root, monkeypatch):
@@ -267,17 +255,5 @@ def test_columns_of_the_hub_that_are_called_otherwise_are_told(hub):
 
 
 def test_hub_out_of_reach_is_told_with_the_other_ways(hub):
-    with pytest.raises(DataMissing, match="apt install(.|\n)*and the Hub does not help: hf: cannot load"):
+    with pytest.raises(DataMissing, match="zalandoresearch(.|\n)*and the Hub does not help: hf: cannot load"):
         fashion_mnist.make(28).load()
-
-
-# --- the real one -------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.skipif(not REAL.is_dir(), reason="Debian's package dataset-fashion-mnist is not installed")
-def test_the_real_files_are_the_ones_we_know(monkeypatch):
-    monkeypatch.setenv("XDG_DATA_DIRS", "/usr/share")
-    read = fashion_mnist._reader(None)  # holds all four to their hashes
-    for half, count in zip(fashion_mnist.HALVES, (60_000, 10_000), strict=True):
-        x, y = read(half)
-        assert x.shape == (count, 28, 28) and (np.bincount(y) == count // 10).all()
