@@ -31,8 +31,13 @@ TRUTHS = {"yes", "no", "on", "off", "y", "n", "true", "false"}  # which YAML 1.2
 
 
 class Fault(NamedTuple):
-    """What is wrong with a part of a value. kind: pydantic's name of it · path: to the part, for `extra_forbidden` to
-    the unknown key, for `missing` to the mapping that lacks keys · of_key: whether the key itself is wrong."""
+    """What is wrong with a part of a value.
+
+    Attributes:
+        kind: pydantic's name of it.
+        path: to the part, for `extra_forbidden` to the unknown key, for `missing` to the mapping that lacks keys.
+        of_key: whether the key itself is wrong.
+    """
 
     path: Path
     kind: str

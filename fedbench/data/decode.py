@@ -59,10 +59,14 @@ def image_dataset(
     """The data set of the images in `train` and `test`, decoded to (3, H, H) on the first load: to uint8, see
     `pixels`, or with `resize: reference` to float32, see `unclamped`.
 
-    root: the folder of the files, or another store of encoded images. The fingerprint covers the bytes of every image,
-    paths, labels, domains, H = `image_size`, `interpolation`, the versions of what decodes, and which images cannot be
-    opened. What cannot be read is left out of the cache; `unreadable` says whether that is an error. otherwise: what
-    helps a class without a readable image, other than a fix of one · notes: of the data set.
+    The fingerprint covers the bytes of every image, paths, labels, domains, H = `image_size`, `interpolation`, the
+    versions of what decodes, and which images cannot be opened. What cannot be read is left out of the cache;
+    `unreadable` says whether that is an error.
+
+    Args:
+        root: the folder of the files, or another store of encoded images.
+        otherwise: what helps a class without a readable image, other than a fix of one.
+        notes: of the data set.
 
     Raises: UserError for an unknown option value; from `load`, unless they are skipped, for all images that cannot be
     opened or decoded, in one message, or for the classes that lost all their images in a domain to `skip`.

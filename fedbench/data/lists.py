@@ -90,8 +90,11 @@ class ListConsistency:
 class Lists:
     """The lists of a data set.
 
-    images: the folder that holds <domain>/<class>/<file> · files: {domain: (training list, test list)} · classes: how
-    many, labelled from 0 · leave_out: whether larger labels are passed over, or an error.
+    Attributes:
+        images: the folder that holds <domain>/<class>/<file>.
+        files: {domain: (training list, test list)}.
+        classes: how many, labelled from 0.
+        leave_out: whether larger labels are passed over, or an error.
     """
 
     images: Path

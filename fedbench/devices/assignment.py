@@ -19,7 +19,9 @@ T = TypeVar("T")
 class Dealt(Sequence[T]):
     """What each of many clients has, where few different things are had.
 
-    kinds: the different things · which: (n,) int, the place of each client's among them.
+    Attributes:
+        kinds: the different things.
+        which: (n,) int, the place of each client's among them.
     """
 
     def __init__(self, kinds: Sequence[T], which: np.ndarray) -> None:
@@ -51,8 +53,12 @@ class Dealt(Sequence[T]):
 def devices_of(given: Mapping[str, Any], domains: Sequence[int] | np.ndarray, seed: int) -> Dealt[Device]:
     """The device of every registered client.
 
-    given: the `devices` of a configuration · domains: of each client. Shares become whole clients by largest
-    remainders, the earlier device first where they are equal, and the seed draws who has which. Raises UserError.
+    Shares become whole clients by largest remainders, the earlier device first where they are equal, and the seed draws
+    who has which. Raises UserError.
+
+    Args:
+        given: the `devices` of a configuration.
+        domains: of each client.
     """
     domains, N = np.asarray(domains), len(domains)
     if "shares" in given:

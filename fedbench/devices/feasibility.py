@@ -22,10 +22,14 @@ CLASSES = 100  # where the data set is not there to be asked
 class Outlook:
     """One device: the size it takes, None where none fits, and of the round that takes longest what it costs.
 
-    needed: bytes of memory · batch: how many images pass at once, 0 where that is not known · seconds, moved: of that
-    round, how long it takes, and bytes down and up · images: how many it trains on in a round, one of two epochs twice
-    · least: the fewest bytes of memory with which any size could be trained · only: whether the method has one size
-    alone · ceiling: whether it holds that, whatever fits.
+    Attributes:
+        needed: bytes of memory.
+        batch: how many images pass at once, 0 where that is not known.
+        seconds, moved: of that round, how long it takes, and bytes down and up.
+        images: how many it trains on in a round, one of two epochs twice.
+        least: the fewest bytes of memory with which any size could be trained.
+        only: whether the method has one size alone.
+        ceiling: whether it holds that, whatever fits.
     """
 
     device: Device

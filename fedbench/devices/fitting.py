@@ -45,10 +45,10 @@ def round_seconds(
 ) -> RoundSeconds:
     """A round of a client with this device.
 
-    down = bytes down / device.down · compute = FLOPs / device's FLOP/s in that precision · up = bytes up / device.up ·
-    server = the server's FLOPs for this client / the server's FLOP/s, where it computes along. Nothing overlaps:
-    latency, protocols and the server's own bandwidth are left out. images, last, personal_images, arrives: as in
-    `ClientCost.flops` and `ClientCost.exchange`.
+    It is down = bytes down / device.down, compute = FLOPs / the device's FLOP/s in that precision, up = bytes up /
+    device.up, and server = the server's FLOPs for this client / the server's FLOP/s, where it computes along. Nothing
+    overlaps: latency, protocols and the server's own bandwidth are left out. `images`, `last`, `personal_images` and
+    `arrives` are as in `ClientCost.flops` and `ClientCost.exchange`.
     """
     down, up = round_bytes(cost, images, last, arrives, refused)
     flops = cost.flops(images, last, arrives, personal_images)
@@ -84,9 +84,11 @@ class Work:
 class Fit:
     """What a size must fit into, in every round.
 
-    memory: whether what training needs must fit into the device's memory · micro_batches: whether a batch is computed
-    in as few parts as fit there · seconds: of a round, at most · bytes: down
-    and up in a round, at most.
+    Attributes:
+        memory: whether what training needs must fit into the device's memory.
+        micro_batches: whether a batch is computed in as few parts as fit there.
+        seconds: of a round, at most.
+        bytes: down and up in a round, at most.
     """
 
     server: Device

@@ -177,8 +177,12 @@ def forward(
     draws: dict[int, Draws],
     recomputes: bool = False,
 ) -> list[Answers]:
-    """The logits of every exit of every client. x: one batch (B_n, 3, H, W), or of texts (B_n, T_n), for each of some
-    clients · recomputes: whether layers are computed again in the backward pass."""
+    """The logits of every exit of every client.
+
+    Args:
+        x: one batch (B_n, 3, H, W), or of texts (B_n, T_n), for each of some clients.
+        recomputes: whether layers are computed again in the backward pass.
+    """
     clients, sizes = list(x), {n: len(part) for n, part in x.items()}
     whole, lengths = together(x)
     tokens, out = Tokens(sizes, lengths), ReadOut(model, leaves, plan, draws)
@@ -285,8 +289,9 @@ def others_frozen(
     """Around an optimiser step: momentum and weight decay move nothing of a client that has taken all its steps, and
     nothing that its objective did not use, as an optimiser of its own would not.
 
-    answers: of those who take the step, after the backward pass, with their gradients retained · pulled: places that a
-    further term of their losses uses.
+    Args:
+        answers: of those who take the step, after the backward pass, with their gradients retained.
+        pulled: places that a further term of their losses uses.
     """
     used = {
         n: [exit for exit, o in zip(plan.exits[n], answer.exits, strict=True) if o.grad is not None]

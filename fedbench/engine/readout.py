@@ -110,8 +110,9 @@ class Answers:
 class ReadOut:
     """The logits of a pass, gathered exit by exit.
 
-    at: by client the depths at which it has classifiers, and their names · found: by client and classifier, where its
-    logits stand: in which tensor (n, B, C), and in which row.
+    Attributes:
+        at: by client the depths at which it has classifiers, and their names.
+        found: by client and classifier, where its logits stand: in which tensor (n, B, C), and in which row.
     """
 
     def __init__(self, model: Blocks, leaves: StackedParams, plan: Plan, draws: Mapping[int, Draws]) -> None:

@@ -26,8 +26,10 @@ from fedbench.types import Cohort, Job, Plan, Pull, Uploads
 class TrainedParam:
     """A parameter that a client trains.
 
-    begun: its value in what the server gave · loaded: its value as training began, 0 where the client does not hold a
-    coordinate · within: which coordinates it trains, where not all.
+    Attributes:
+        begun: its value in what the server gave.
+        loaded: its value as training began, 0 where the client does not hold a coordinate.
+        within: which coordinates it trains, where not all.
     """
 
     parameter: nn.Parameter

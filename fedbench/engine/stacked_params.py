@@ -22,9 +22,13 @@ READ_OUT = ("norm.", "fc_norm.", "attn_pool.", "head")  # timm's modules after t
 class StackedParams:
     """The trained tensors of a group: of every layer, and of what is shared, one row for each client that trains it.
 
-    at: by place · trainers: whose rows they are · fixed, holders: the rows of all that hold a tensor which some of them
-    do not train, and whose they are · within, loaded, begun: of tensors that are trained in part, which coordinates of
-    each row are, the rows as training began, and as the server gave them · held: M, of all clients of the round.
+    Attributes:
+        at: by place.
+        trainers: whose rows they are.
+        fixed, holders: the rows of all that hold a tensor which some of them do not train, and whose they are.
+        within, loaded, begun: of tensors that are trained in part, which coordinates of each row are, the rows as
+            training began, and as the server gave them.
+        held: M, of all clients of the round.
     """
 
     def __init__(self, model: Blocks, start: dict[str, Any], plan: Plan, group: Sequence[int]) -> None:

@@ -22,11 +22,15 @@ CLOSE = 1e-3  # of the largest logit: what float32 may lose where sums are taken
 class Parts:
     """What an export is written from.
 
-    model: the global model · layers: the backbone's layers up to the deepest classifier, which are blocks 0, 1,
-    ... here · frozen: the parameters and buffers without adapters and classifier · adapters: by the name of the
-    layer each stands on · image_size: pixels a side, or tokens · heads: the names of the plain model's classifiers. A
-    distilled model answers by the mean of two, each on a token of its own: the cell's one reads the mean of the tokens,
-    so that both are equal to it · texts: of a model of texts, its backbone.
+    Attributes:
+        model: the global model.
+        layers: the backbone's layers up to the deepest classifier, which are blocks 0, 1, ... here.
+        frozen: the parameters and buffers without adapters and classifier.
+        adapters: by the name of the layer each stands on.
+        image_size: pixels a side, or tokens.
+        heads: the names of the plain model's classifiers. A distilled model answers by the mean of two, each on a token
+            of its own: the cell's one reads the mean of the tokens, so that both are equal to it.
+        texts: of a model of texts, its backbone.
     """
 
     model: GlobalModel

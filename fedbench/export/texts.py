@@ -28,9 +28,13 @@ POOLED = {
 class TextBackbone:
     """The backbone of a cell of texts, and how it is made outside of fedbench's simulation.
 
-    root: the backbone itself · tokenizer: its own · backbone: the cell's configuration of it · max_length: tokens of
-    a text that are kept · registry: of the cell's plugins. Where root has an attribute `pretrained`, the plain model is
-    that of `transformers`; else it is made by fedbench, and must give pooled features.
+    Attributes:
+        root: the backbone itself.
+        tokenizer: its own.
+        backbone: the cell's configuration of it.
+        max_length: tokens of a text that are kept.
+        registry: of the cell's plugins. Where root has an attribute `pretrained`, the plain model is that of
+            `transformers`; else it is made by fedbench, and must give pooled features.
     """
 
     root: Any

@@ -37,10 +37,16 @@ def effects(
 ) -> list[Effect]:
     """Of every layer that has adapters.
 
-    before, after: the states around the round · weights: those of the products' mean, `examples` or `uniform`, or None
-    where a method weighs clients in another way: nothing is known of its products then.
     Computed in float64, of what is sent: what clients keep has no part in it. A method whose state has no `r` with the
     uploads' names has none.
+
+    Args:
+        model: The backbone with its adapters.
+        before: The state before the round.
+        after: The state after it.
+        report: Of the round.
+        weights: Those of the products' mean, `examples` or `uniform`, or None where a method weighs clients in another
+            way: nothing is known of its products then.
     """
     plan, up = report.plan, report.uploads
     w = client_weights(report.cohort, weights) if weights else None
@@ -74,8 +80,10 @@ def _rows(sent: Tensor, old: Tensor, came: Tensor) -> Tensor:
 class _Sums:
     """What a plan and the states around its round say of the products of a layer's factors.
 
-    terms: (n, R) bool, which rank-one terms the clients hold, None for all · scales: (n,), what they multiply their
-    products with in place of alpha / r · added: by module, what the server has added to the frozen weight.
+    Attributes:
+        terms: (n, R) bool, which rank-one terms the clients hold, None for all.
+        scales: (n,), what they multiply their products with in place of alpha / r.
+        added: by module, what the server has added to the frozen weight.
     """
 
     terms: Tensor | None

@@ -31,9 +31,12 @@ Tensors = Mapping[str, Tensor]
 class WholeModel(nn.Module):
     """A body and the classifier at its end, called with the weights that a state holds.
 
-    The module's own weights remain those that the backbone came with. Names of weights are `model.<timm's name>` and
-    `head.weight`, `head.bias`. cut: what a narrower model is besides the shapes of its weights, see `narrow` ·
-    recomputes: whether layers, where the body has some, are computed again in the backward pass.
+    The module's own weights remain those that the backbone came with. Names of weights are `model.<timm's name>`
+    and `head.weight`, `head.bias`.
+
+    Attributes:
+        cut: what a narrower model is besides the shapes of its weights, see `narrow`.
+        recomputes: whether layers, where the body has some, are computed again in the backward pass.
     """
 
     def __init__(self, body: Blocks | Plain, cut: Hashable = None, recomputes: bool = False) -> None:

@@ -104,9 +104,12 @@ def _no_such_module(blocks: Blocks, name: str) -> str:
 class LowRank:
     """What a low-rank adapter adds to a frozen layer: (alpha / r) B A next to W (Hu et al., arXiv 2106.09685).
 
-    weight: W (out, in), or (out, in, kh, kw) of a convolution · bias: the layer's own, or None · A: (r, in) or
-    (r, in, kh, kw) · B: (out, r) or (out, r, 1, 1) · dropout: of its input. A module that has a method `low_rank`
-    with this answer can be exported.
+    Attributes:
+        weight: W (out, in), or (out, in, kh, kw) of a convolution.
+        bias: the layer's own, or None.
+        A: (r, in) or (r, in, kh, kw).
+        B: (out, r) or (out, r, 1, 1).
+        dropout: of its input. A module that has a method `low_rank` with this answer can be exported.
     """
 
     weight: Tensor
@@ -174,10 +177,13 @@ class SeededDropout(nn.Module):
 class Stack:
     """The adapters of several clients, for one forward pass over all their rows.
 
-    values[name]: (n, ...) one row for each client · sizes: how many rows of the batch are each client's ·
-    draws: their generators · tokens: T, where masks are to be drawn for all tokens though fewer pass · lengths: of
-    texts, how many tokens of each client's batch are no padding of others'. A module that has an attribute `stack`
-    promises to use it; the cohort engine sets it for the time of a pass.
+    Attributes:
+        values[name]: (n, ...) one row for each client.
+        sizes: how many rows of the batch are each client's.
+        draws: their generators.
+        tokens: T, where masks are to be drawn for all tokens though fewer pass.
+        lengths: of texts, how many tokens of each client's batch are no padding of others'. A module that has an
+            attribute `stack` promises to use it; the cohort engine sets it for the time of a pass.
     """
 
     values: dict[str, Tensor]

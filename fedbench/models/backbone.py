@@ -322,7 +322,9 @@ class Plain(Body):
 def body_of(model: nn.Module, origin: str | None = None, image_size: int | None = None) -> Blocks | Plain:
     """The model cut into layers, or as a whole where layer after layer would compute something else. Raises UserError.
 
-    origin: see `Body` · image_size: pixels a side of images that it takes, by default as its parts say.
+    Args:
+        origin: see `Body`.
+        image_size: pixels a side of images that it takes, by default as its parts say.
     """
     if is_layered(model):
         return Blocks(model, origin)

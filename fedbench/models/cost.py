@@ -128,8 +128,10 @@ def _dropout(module: nn.Module) -> float:
 class Travel:
     """What is particular about what a client is sent and sends.
 
-    unsent: patterns of the names of tensors that never travel · drawn: of those that a client draws itself, which come
-    up and are not sent down · added: of the bytes of its frozen weights, those that say what came to them last.
+    Attributes:
+        unsent: patterns of the names of tensors that never travel.
+        drawn: of those that a client draws itself, which come up and are not sent down.
+        added: of the bytes of its frozen weights, those that say what came to them last.
     """
 
     unsent: tuple[str, ...] = ()

@@ -52,9 +52,12 @@ def counted(
     unused: Iterable[nn.Module] = (),
     recomputes: bool = False,
 ) -> tuple[int, int]:
-    """FLOPs, and bytes of saved activations, of loss(model, x (1, 3, H, W), y (1,)) and its backward pass. unused:
-    parts of the model that the loss does not call · recomputes: whether layers are computed again in the backward
-    pass."""
+    """FLOPs, and bytes of saved activations, of loss(model, x (1, 3, H, W), y (1,)) and its backward pass.
+
+    Args:
+        unused: parts of the model that the loss does not call.
+        recomputes: whether layers are computed again in the backward pass.
+    """
 
     def on(device: str) -> tuple[int, int]:
         copied = blank(model, unused, device, training=True)
@@ -80,7 +83,11 @@ def quickest(on: Callable[[str], Found], model: nn.Module, image_size: int, unus
 
 def blank(model: Model, unused: Iterable[nn.Module] = (), device: str = "meta", training: bool = False) -> Model:
     """A copy in shape, all zeros, with attention as explicit products, which the counter knows on every device.
-    unused: parts in whose place it has nothing · training: whether dropout has masks, as while a client trains."""
+
+    Args:
+        unused: parts in whose place it has nothing.
+        training: whether dropout has masks, as while a client trains.
+    """
     made: dict[int, Any] = {id(part): nn.Identity() for part in unused}
     own = (p for p in _used(model, made) if type(p) is nn.Parameter)
     made |= {id(p): nn.Parameter(torch.zeros(p.shape, dtype=p.dtype, device=device), p.requires_grad) for p in own}
@@ -164,7 +171,12 @@ def count(model: nn.Module, work: Callable[[], Any], recomputes: bool = False) -
 
 def _there_and_back(layer: Callable[[Tensor], Tensor], tokens: Tensor, weights: set[int]) -> int:
     """Bytes for each image that exist at once at most while a layer is computed and gone back through, without its
-    input. tokens: of one image · weights: addresses of what is not counted."""
+    input.
+
+    Args:
+        tokens: of one image.
+        weights: addresses of what is not counted.
+    """
 
     def most(B: int) -> int:
         x = tokens.new_zeros(B, *tokens.shape[1:]).requires_grad_(tokens.requires_grad)
@@ -192,8 +204,12 @@ def to_answer(
     training: bool = False,
 ) -> int:
     """Bytes, without weights, that exist at once at most while answer(model, x (1, 3, H, W)) computes: the image and
-    what is made of it, attention scores included (fused kernels do not keep them). unused: parts of the model that the
-    answer does not call · training: whether dropout has masks."""
+    what is made of it, attention scores included (fused kernels do not keep them).
+
+    Args:
+        unused: parts of the model that the answer does not call.
+        training: whether dropout has masks.
+    """
 
     def on(device: str) -> int:
         copied = blank(model, unused, device, training)

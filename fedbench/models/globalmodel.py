@@ -23,11 +23,13 @@ def only(logits: list[Tensor]) -> Tensor:
 class GlobalModel:
     """Some layers of a backbone, the classifiers that read them, and how their logits become the answer.
 
-    blocks: the backbone, loaded with the state · layers: which of its layers are run, ascending · exits: where
-    classifiers read, in layers run · combine(logits of every exit) gives the answer, by default the only
-    classifier's.
-
     It holds no weights of its own: valid until the method's next call of `round` or `predictor`.
+
+    Attributes:
+        blocks: The backbone, loaded with the state.
+        layers: Which of its layers are run, ascending.
+        exits: Where classifiers read, in layers run.
+        combine: Makes the answer of the logits of every exit, by default the only classifier's.
     """
 
     blocks: Blocks

@@ -17,8 +17,9 @@ def make_optimizer(
 ) -> torch.optim.Optimizer:
     """SGD or AdamW with a suite's options; each client of each round starts with a fresh one.
 
-    fused: torch's implementation that steps all tensors in one call · heads: those of the parameters that are
-    classifiers', for which `head_lr` is, where it is given.
+    Args:
+        fused: torch's implementation that steps all tensors in one call.
+        heads: those of the parameters that are classifiers', for which `head_lr` is, where it is given.
     """
     if options.get("head_lr") is not None and heads:
         theirs = {id(head) for head in heads}

@@ -210,7 +210,7 @@ class Component:
         takes = {option: schema for option, schema in declared(make).items() if option in options}
         for given in (options, *facts.get("profiles", {}).values()):
             _check_own(f"{kind} {name!r}", takes, given)
-        summary, *others = [" ".join(part.split()) for part in (inspect.getdoc(make) or "").split("\n\n")]
+        summary, *others = _paragraphs(inspect.getdoc(make) or "")
         details = "\n\n".join(others)
         return cls(name, kind, plugin, package, summary, options, open=open_, details=details, takes=takes, **facts)
 
@@ -225,6 +225,13 @@ class Component:
         source = facts.get("source")
         facts = {"options": {}, "later": [], "ignores": [], **facts}
         return cls(**{**facts, "source": DataSource.from_json(source) if source else None})
+
+
+def _paragraphs(doc: str) -> Iterator[str]:
+    """The paragraphs of a docstring, a line each, and so the arguments below `Args:`."""
+    for part in doc.split("\n\n"):
+        parts = re.split(r"\n    (?=\S)", part)[1:] if part.startswith("Args:\n") else [part]
+        yield from (" ".join(one.split()) for one in parts)
 
 
 def _check_facts(kind: str, name: str, facts: dict[str, Any]) -> None:

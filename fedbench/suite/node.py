@@ -44,7 +44,9 @@ INVALID: Any = _Invalid()
 class Node:
     """A scalar, a list of nodes or a dict of nodes, never changed once made.
 
-    mark: where the value stands · key: where its key stands, for a value of a mapping.
+    Attributes:
+        mark: where the value stands.
+        key: where its key stands, for a value of a mapping.
     """
 
     value: Any

@@ -142,9 +142,7 @@ def setup_of(
 ) -> Setup:
     """Return a set-up in float64 with the sequential engine, or another, and a dozen images for the server.
 
-    `train` changes single training options.
-
-    origin: see `Body` · image_size: pixels a side, where they are not 8.
+    `train` changes single training options, and `origin` is as in `Body`. `image_size` is 8 where none is given.
     """
     blocks = body_of(model, origin, image_size or 8).double()
     clients = [Client(i, i, np.arange(4)) for i in range(len(capacities))]

@@ -73,8 +73,11 @@ def bottleneck(
 ) -> Callable[[Blocks], None]:
     """A small MLP with a skip connection behind each sub-layer, before the residual sum (Houlsby et al., ICML 2019).
 
-    size: the width of its hidden layer · activation: gelu, relu or silu · where: `both` sub-layers, or `mlp`, behind
-    the second alone (Pfeiffer et al., EACL 2021). Houlsby et al. train the layer norms too; here they stay frozen.
+    Args:
+        size: the width of its hidden layer.
+        activation: gelu, relu or silu.
+        where: `both` sub-layers, or `mlp`, behind the second alone (Pfeiffer et al., EACL 2021). Houlsby et al. train
+            the layer norms too; here they stay frozen.
     """
 
     def attach(blocks: Blocks) -> None:

@@ -94,9 +94,11 @@ def vpt(
 ) -> Callable[[Blocks], None]:
     """Learned tokens next to those of the image (VPT, ECCV 2022): before the first layer, or new ones in every layer.
 
-    prompts: how many · deep: every layer has its own, in place of those of the layer below · init: `uniform` (within
-    sqrt(6 / (3 P^2 + D)) for patches of P x P pixels, as the paper's code) or `normal` (standard deviation 0.02). For
-    a ViT; the paper's dropout of prompts is not offered.
+    Args:
+        prompts: how many.
+        deep: every layer has its own, in place of those of the layer below.
+        init: `uniform` (within sqrt(6 / (3 P^2 + D)) for patches of P x P pixels, as the paper's code) or `normal`
+            (standard deviation 0.02). For a ViT; the paper's dropout of prompts is not offered.
     """
 
     def attach(blocks: Blocks) -> None:

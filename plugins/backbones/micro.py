@@ -35,10 +35,12 @@ TIMM: dict[str, tuple[str, dict[str, Any]]] = {
 def micro_vit(pretrained: bool | str = True, weights_seed: int = 0) -> nn.Module:
     """A timm VisionTransformer without head: 12 blocks, 64 channels, 4 heads, patches of 8x8, a class token.
 
-    pretrained: True loads the shipped weights, False draws new ones, a path loads that safetensors file, or of a
-    folder the file that is named as the shipped ones are (`micro_vit-seed0.safetensors`) · weights_seed: which
-    pre-training run, or the seed of the draw. Features are (B, 64). Raises DataMissing where there is no such file,
-    UserError where it holds something else.
+    Args:
+        pretrained: True loads the shipped weights, False draws new ones, a path loads that safetensors file, or of a
+            folder the file that is named as the shipped ones are (`micro_vit-seed0.safetensors`).
+        weights_seed: which pre-training run, or the seed of the draw. Features are (B, 64).
+
+    Raises: DataMissing where there is no such file, UserError where it holds something else.
     """
     return _build("micro_vit", pretrained, weights_seed)
 
@@ -105,8 +107,10 @@ def _source(name: str, pretrained: bool | str, weights_seed: int, load: bool) ->
 def make_vit(pretrained: bool | str = True, weights_seed: Natural = 0, load: bool = True) -> Source:
     """A Vision Transformer of 12 blocks, 0.4 million parameters, for 32x32 images, pre-trained on glyphs.
 
-    pretrained: true (the shipped weights), false (random) or a path, of a file or of a folder that holds
-    micro_vit-seed0.safetensors and so on · weights_seed: which run; 0, 1 or 2 are shipped.
+    Args:
+        pretrained: true (the shipped weights), false (random) or a path, of a file or of a folder that holds
+            micro_vit-seed0.safetensors and so on.
+        weights_seed: which run; 0, 1 or 2 are shipped.
     """
     return _source("micro_vit", pretrained, weights_seed, load)
 
@@ -115,8 +119,10 @@ def make_vit(pretrained: bool | str = True, weights_seed: Natural = 0, load: boo
 def make_mixer(pretrained: bool | str = True, weights_seed: Natural = 0, load: bool = True) -> Source:
     """An MLP-Mixer of 12 blocks, 0.4 million parameters, for 32x32 images, pre-trained on glyphs.
 
-    pretrained: true (the shipped weights), false (random) or a path, of a file or of a folder that holds
-    micro_mixer-seed0.safetensors and so on · weights_seed: which run; 0 and 1 are shipped.
+    Args:
+        pretrained: true (the shipped weights), false (random) or a path, of a file or of a folder that holds
+            micro_mixer-seed0.safetensors and so on.
+        weights_seed: which run; 0 and 1 are shipped.
     """
     return _source("micro_mixer", pretrained, weights_seed, load)
 

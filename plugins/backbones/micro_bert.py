@@ -120,9 +120,12 @@ class MicroBert(nn.Module):
 def make(pretrained: bool | str = True, weights_seed: Natural = 0, load: bool = True) -> Source:
     """A BERT of 12 layers, 0.4 million parameters, for texts of at most 64 tokens, pre-trained on phrases.
 
-    Its vocabulary has the words of `phrases6`; of other texts most words are [UNK]. pretrained: true (the shipped
-    weights), false (random) or a path, of a file or of a folder that holds micro_bert-seed0.safetensors and so on ·
-    weights_seed: which run; 0 and 1 are shipped.
+    Its vocabulary has the words of `phrases6`; of other texts most words are [UNK].
+
+    Args:
+        pretrained: true (the shipped weights), false (random) or a path, of a file or of a folder that holds
+            micro_bert-seed0.safetensors and so on.
+        weights_seed: which run; 0 and 1 are shipped.
     """
     file = weights_file(NAME, pretrained, weights_seed)
     with torch.random.fork_rng(devices=[]):

@@ -34,8 +34,11 @@ Groups = Sequence[tuple[int, int, Tensor | None]]
 class Parts(NamedTuple):
     """Where an architecture of `transformers` has what a model in layers needs.
 
-    embeddings: of tokens · blocks: the layers · norm: after the last layer · last_fc: within a layer, of attention and
-    of the MLP.
+    Attributes:
+        embeddings: of tokens.
+        blocks: the layers.
+        norm: after the last layer.
+        last_fc: within a layer, of attention and of the MLP.
     """
 
     embeddings: str
@@ -73,10 +76,12 @@ def hf(
 ) -> Source:
     """An encoder or decoder of `transformers` for texts: BERT, RoBERTa, DistilBERT, ModernBERT, Llama, Qwen, SmolLM.
 
-    model: `roberta-base`, or a folder with config.json, model.safetensors and the tokenizer's files · pretrained: false
-    draws the weights from the run's seed · pooling: what classifiers read: `cls`, the first token, as encoders do by
-    default; `last`, the last one, as decoders do; or `mean`, over all tokens. Weights are safetensors alone, and no
-    code of a model's repository is run.
+    Args:
+        model: `roberta-base`, or a folder with config.json, model.safetensors and the tokenizer's files.
+        pretrained: false draws the weights from the run's seed.
+        pooling: what classifiers read: `cls`, the first token, as encoders do by default; `last`, the last one, as
+            decoders do; or `mean`, over all tokens. Weights are safetensors alone, and no code of a model's repository
+            is run.
     """
     return _source(model, pretrained, pooling, load)
 

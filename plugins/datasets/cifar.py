@@ -135,8 +135,10 @@ CIFAR100 = Version(
 def cifar10(image_size: int, root: Root | None = None, interpolation: Interpolation = "bicubic") -> Dataset:
     """CIFAR-10: 10 classes of 32 x 32 photographs, one domain.
 
-    root: the folder with cifar-10-batches-bin/ of the binary version, or that folder itself; `cifar10` in the folder of
-    data sets if not given · interpolation: how to resize.
+    Args:
+        root: the folder with cifar-10-batches-bin/ of the binary version, or that folder itself; `cifar10` in the
+            folder of data sets if not given.
+        interpolation: how to resize.
     """
     return CIFAR10.dataset(image_size, root, interpolation)
 
@@ -145,8 +147,10 @@ def cifar10(image_size: int, root: Root | None = None, interpolation: Interpolat
 def cifar100(image_size: int, root: Root | None = None, interpolation: Interpolation = "bicubic") -> Dataset:
     """CIFAR-100: 100 fine classes of 32 x 32 photographs, one domain.
 
-    root: the folder with cifar-100-binary/, or that folder itself; `cifar100` in the folder of data sets if not given
-    · interpolation: how to resize.
+    Args:
+        root: the folder with cifar-100-binary/, or that folder itself; `cifar100` in the folder of data sets if not
+            given.
+        interpolation: how to resize.
     """
     return CIFAR100.dataset(image_size, root, interpolation)
 

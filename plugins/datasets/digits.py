@@ -27,8 +27,9 @@ INK = 8.0  # grey level, of 16, from which a scan counts as ink
 def make(image_size: int, test_share: Annotated[float, Range(above=0, below=1)] = 0.2, draw: Natural = 0) -> Dataset:
     """Handwritten digits, 10 classes, in the domains solid, outline, texture, dim, clutter and sketch.
 
-    test_share: part of each class and domain that is kept for testing · draw: another number deals the 1,797
-    scans to domains and to training and test again, in other colours.
+    Args:
+        test_share: part of each class and domain that is kept for testing.
+        draw: another number deals the 1,797 scans to domains and to training and test again, in other colours.
     """
     if image_size < 1:
         raise UserError(f"digits: image_size must be at least 1, not {image_size}")

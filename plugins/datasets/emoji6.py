@@ -95,10 +95,12 @@ def make(
 ) -> Dataset:
     """722 emoji, each drawn in the styles of six sets, in 37 classes: the Unicode subgroups of at least 12 emoji.
 
-    Tested on a fifth of the emoji of each class, in all styles; no client trains on these in any style. draw: another
-    number tests on other emoji · unseen: styles without training
-    images, so that their owners are clients that nobody trained with: noto, twemoji, openmoji, emojione, fluent (its
-    flat ones), contrast (fluent's high contrast).
+    Tested on a fifth of the emoji of each class, in all styles; no client trains on these in any style.
+
+    Args:
+        draw: another number tests on other emoji.
+        unseen: styles without training images, so that their owners are clients that nobody trained with: noto,
+            twemoji, openmoji, emojione, fluent (its flat ones), contrast (fluent's high contrast).
     """
     folder = SOURCE.place(NAME)
     SOURCE.require(NAME, folder)

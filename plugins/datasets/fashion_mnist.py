@@ -101,11 +101,14 @@ def make(
 ) -> Dataset:
     """Fashion-MNIST: 10 classes of clothes, 28 x 28 and grey, one domain; or its lines in the six styles of strokes6.
 
-    styles: the edges of each garment, painted as `strokes6` paints strokes; each image in one domain · train_per_class,
-    test_per_class: images of a class in each domain, all if not given · draw: another number deals the images again, to
-    domains and to the parts of them that are used, in fresh colours · root: the folder of the four IDX files, packed
-    or not, or torchvision's; if not given, `fashion_mnist` in the folder of data sets, or the Hugging Face
-    Hub · interpolation: how to resize, without styles.
+    Args:
+        styles: the edges of each garment, painted as `strokes6` paints strokes; each image in one domain.
+        train_per_class, test_per_class: images of a class in each domain, all if not given.
+        draw: another number deals the images again, to domains and to the parts of them that are used, in fresh
+            colours.
+        root: the folder of the four IDX files, packed or not, or torchvision's; if not given, `fashion_mnist` in the
+            folder of data sets, or the Hugging Face Hub.
+        interpolation: how to resize, without styles.
     """
     check_options(image_size, interpolation)
     if styles and interpolation != "bicubic":

@@ -268,7 +268,9 @@ def paint_styles(
 ) -> None:
     """Fill x (n, 3, H, H) uint8: image i in the style that is number domain[i] (n,) of `STYLES`.
 
-    fields: the distance fields (m, H, H) of positions (m,), asked for few at a time · generator_of: a style's draws.
+    Args:
+        fields: the distance fields (m, H, H) of positions (m,), asked for few at a time.
+        generator_of: a style's draws.
     """
     for i, style in enumerate(STYLES):
         generator, mine = generator_of(style), np.flatnonzero(domain == i)

@@ -49,10 +49,14 @@ def make(
 ) -> Dataset:
     """A Hugging Face data set, by its name on the Hub or a local folder; needs the extra `datasets`.
 
-    path, config: as `datasets.load_dataset` takes them · train, test: the splits, such as `train[:90%]` · image, label:
-    columns, which can be left out where just one holds images, and one class labels · domain: a column that tells
-    domains apart · unreadable: `fail` or `skip` · interpolation: how to resize · text: the column of texts, or two,
-    such as `[premise, hypothesis]`, in place of images.
+    Args:
+        path, config: as `datasets.load_dataset` takes them.
+        train, test: the splits, such as `train[:90%]`.
+        image, label: columns, which can be left out where just one holds images, and one class labels.
+        domain: a column that tells domains apart.
+        unreadable: `fail` or `skip`.
+        interpolation: how to resize.
+        text: the column of texts, or two, such as `[premise, hypothesis]`, in place of images.
 
     Raises: UserError where the library is missing, the data cannot be had, the splits share rows, or columns do not
     fit.

@@ -36,12 +36,16 @@ def make(
     """Your own images in root/domain/class, split into training and test within each domain and class.
 
     Folders called train and test (or val, validation) are splits, whether they stand above those of domains or
-    classes, or in every domain; then nothing is drawn. A domain may lack classes, and trains on a lone image of one ·
-    test_fraction, split_seed: the share of test images, and the seed that picks them. The pick within one
-    domain and class depends on nothing outside it · unreadable: `fail` or `skip`, what is called like an
-    image and cannot be read · domains, classes: the folders to take, in this order; all of them, sorted, if not
-    given · interpolation: how to resize · resize: `antialiased`, to uint8, upright by EXIF; or `reference`, as
-    FedRA's released code does: floats without antialiasing and clamping, EXIF ignored, four times the cache.
+    classes, or in every domain; then nothing is drawn. A domain may lack classes, and trains on a lone image of one.
+
+    Args:
+        test_fraction, split_seed: the share of test images, and the seed that picks them. The pick within one domain
+            and class depends on nothing outside it.
+        unreadable: `fail` or `skip`, what is called like an image and cannot be read.
+        domains, classes: the folders to take, in this order; all of them, sorted, if not given.
+        interpolation: how to resize.
+        resize: `antialiased`, to uint8, upright by EXIF; or `reference`, as FedRA's released code does: floats without
+            antialiasing and clamping, EXIF ignored, four times the cache.
 
     Raises: UserError with all that is wrong with the tree: where it has another layout, or nothing to test with.
     """

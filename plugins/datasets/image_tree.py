@@ -23,10 +23,12 @@ class Tree:
 
     Where all folders of the root, or of every domain, are called train, test, val or validation, they are splits.
 
-    images: domain -> class -> paths below the root, sorted; hidden files and files of other kinds are passed over ·
-    tests: those in a test split, or None where no folder is a split · classes: the names of all, in their order ·
-    faults: what is wrong, a sentence each · passed_over: files that Pillow may read and that are called otherwise than
-    images here.
+    Attributes:
+        images: domain -> class -> paths below the root, sorted; hidden files and files of other kinds are passed over.
+        tests: those in a test split, or None where no folder is a split.
+        classes: the names of all, in their order.
+        faults: what is wrong, a sentence each.
+        passed_over: files that Pillow may read and that are called otherwise than images here.
     """
 
     def __init__(self, root: Path, domains: Sequence[str] | None, classes: Sequence[str] | None) -> None:

@@ -55,10 +55,14 @@ def domainnet(
 ) -> Dataset:
     """DomainNet: clipart, infograph, painting, quickdraw, real, sketch; the first 100 of 345 classes.
 
-    root: the folder with <domain>/<class>/<file> and splits/<domain>_{train,test}.txt, `domainnet` in the folder of
-    data sets if not given · classes: images with a label from this number on are left out · unreadable: `fail` or
-    `skip` · interpolation: how to resize · resize: `antialiased`, to uint8, upright by EXIF; or `reference`, as FedRA's
-    released code does: floats without antialiasing and clamping, EXIF ignored, four times the cache.
+    Args:
+        root: the folder with <domain>/<class>/<file> and splits/<domain>_{train,test}.txt, `domainnet` in the folder of
+            data sets if not given.
+        classes: images with a label from this number on are left out.
+        unreadable: `fail` or `skip`.
+        interpolation: how to resize.
+        resize: `antialiased`, to uint8, upright by EXIF; or `reference`, as FedRA's released code does: floats without
+            antialiasing and clamping, EXIF ignored, four times the cache.
     """
     folder = root_of("domainnet", root)
     DOMAINNET_SOURCE.require("domainnet", folder)
@@ -104,10 +108,13 @@ def nicopp(
 ) -> Dataset:
     """NICO++: autumn, dim, grass, outdoor, rock, water; 60 classes.
 
-    root: the folder with NICO_DG/<domain>/<class>/<file> and NICO_DG_official/<domain>_{train,test}.txt, `nicopp` in
-    the folder of data sets if not given; it may be NICO_DG itself, with the lists in it or next to it · unreadable:
-    `fail` or `skip` · interpolation: how to resize · resize: `antialiased`, to uint8, upright by EXIF; or `reference`,
-    as FedRA's released code does: floats without antialiasing and clamping, EXIF ignored, four times the cache.
+    Args:
+        root: the folder with NICO_DG/<domain>/<class>/<file> and NICO_DG_official/<domain>_{train,test}.txt, `nicopp`
+            in the folder of data sets if not given; it may be NICO_DG itself, with the lists in it or next to it.
+        unreadable: `fail` or `skip`.
+        interpolation: how to resize.
+        resize: `antialiased`, to uint8, upright by EXIF; or `reference`, as FedRA's released code does: floats without
+            antialiasing and clamping, EXIF ignored, four times the cache.
     """
     folder = root_of("nicopp", root)
     NICOPP_SOURCE.require("nicopp", folder)

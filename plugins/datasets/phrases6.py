@@ -265,8 +265,10 @@ def make(
 ) -> Dataset:
     """Phrases of who does what to whom and where, in the registers plain, report, tale, chat, gossip and notes.
 
-    classes: how many combinations of concepts · train_per_class, test_per_class: texts of a class in each register ·
-    draw: another number gives fresh texts of the same classes.
+    Args:
+        classes: how many combinations of concepts.
+        train_per_class, test_per_class: texts of a class in each register.
+        draw: another number gives fresh texts of the same classes.
     """
     most = len(class_meanings("downstream"))
     if classes > most:

@@ -33,8 +33,10 @@ def make(
 ) -> Dataset:
     """Stroke glyphs in the domains solid, outline, texture, dim, clutter and sketch.
 
-    classes: how many stroke combinations · train_per_class, test_per_class: images of a class in each
-    domain · draw: another number gives fresh images of the same classes.
+    Args:
+        classes: how many stroke combinations.
+        train_per_class, test_per_class: images of a class in each domain.
+        draw: another number gives fresh images of the same classes.
     """
     counts = {"image_size": image_size, "train_per_class": train_per_class, "test_per_class": test_per_class}
     for name, value in counts.items():

@@ -55,10 +55,15 @@ def make(
 ) -> Dataset:
     """Your own texts: a CSV, TSV, JSONL or Parquet file, or a folder of them.
 
-    root: the file or folder · text: the column of texts, or two, `[premise, hypothesis]` · label, domain, split: the
-    columns of classes, of domains (without one, all are one domain) and of `train` and `test`; without one, files
-    called train.* and test.* are the splits, or else test_fraction of each class and domain is drawn by split_seed ·
-    classes: the labels in order; sorted, all that there are, if not given. A TSV has no quotes.
+    Args:
+        root: the file or folder.
+        text: the column of texts, or two, `[premise, hypothesis]`.
+        label, domain, split: the columns of classes, of domains (without one, all are one domain) and of `train` and
+            `test`; without one, files called train.* and test.* are the splits, or else test_fraction of each class and
+            domain is drawn by split_seed.
+        classes: the labels in order; sorted, all that there are, if not given.
+
+    A TSV has no quotes.
 
     Raises: UserError with file and row for what cannot be read, a missing column, and a label or split that is none.
     """
@@ -127,7 +132,12 @@ def _found(
     split: str | None,
     by_name: bool,
 ) -> list[_Found]:
-    """The rows of a file. of_names: the columns of labels and of domains · names: what these are called."""
+    """The rows of a file.
+
+    Args:
+        of_names: the columns of labels and of domains.
+        names: what these are called.
+    """
     label, domain = of_names
     tabs = file.suffix.lower() == ".tsv"
     found = []
@@ -187,9 +197,13 @@ def vader(
 ) -> Dataset:
     """23,703 tweets, sentences on films and products, and of editorials, by the mean of human ratings: three classes.
 
-    negative is below -0.5, positive above 0.5. root: the folder with hutto_ICWSM_2014/, or that folder itself;
-    `vader_domains` in the folder of data sets if not given · test_fraction, split_seed: part of the reviews, articles
-    and tweets of each domain that is for testing, with all their sentences, and the seed that picks them.
+    negative is below -0.5, positive above 0.5.
+
+    Args:
+        root: the folder with hutto_ICWSM_2014/, or that folder itself; `vader_domains` in the folder of data sets if
+            not given.
+        test_fraction, split_seed: part of the reviews, articles and tweets of each domain that is for testing, with all
+            their sentences, and the seed that picks them.
     """
     folder = root_of("vader_domains", root)
     VADER.require("vader_domains", folder)

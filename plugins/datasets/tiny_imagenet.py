@@ -31,9 +31,13 @@ def make(
 ) -> Dataset:
     """Tiny ImageNet: 200 classes, one domain; its validation images are the test split.
 
-    The official test images have no labels and are not read. root: the folder with tiny-imagenet-200/, or that folder
-    itself; `tiny_imagenet` in the folder of data sets if not given · unreadable: `fail` or `skip` · interpolation: how
-    to resize.
+    The official test images have no labels and are not read.
+
+    Args:
+        root: the folder with tiny-imagenet-200/, or that folder itself; `tiny_imagenet` in the folder of data sets if
+            not given.
+        unreadable: `fail` or `skip`.
+        interpolation: how to resize.
     """
     folder = root_of("tiny_imagenet", root)
     SOURCE.require("tiny_imagenet", folder)

@@ -31,7 +31,7 @@ HEADS, WIDTH, MLP_RATIO = 8, 16, 1.35  # of the released configuration
 class Ree(nn.Module):
     """Z = Ree([m, c_1, ..., c_b] + pos): one pre-norm transformer block over the class tokens of the layers so far.
 
-    m: `meta` (1, D) · pos: `positions` (L + 1, D), the first of which is m's · `norm`: the head's LayerNorm, whose
+    m is `meta` (1, D), and pos `positions` (L + 1, D), the first of which is m's. `norm` is the head's LayerNorm, whose
     linear layer is the classifier. Attention has 8 heads of 2 channels each, and its products are scaled by 16^(-1/2),
     the width of all heads, as in the released code; the MLP has int(1.35 D) units and GELU.
     """
