@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 
 import pytest
 from made_up import SMALL, component
@@ -86,18 +85,17 @@ def test_the_schema_says_what_options_take(catalogue):
     assert choosy["then"]["properties"]["missing"] == {"enum": ["keep", "cover"], "default": "keep"}
 
 
-def test_a_shipped_suite_with_every_kind_of_fault_is_judged_in_half_a_second(tmp_path):
-    """Of the processor's time, the catalogue being known."""
+def test_a_shipped_suite_with_every_kind_of_fault_is_judged_at_once(tmp_path):
     from fedbench.errors import UserError
     from fedbench.registry.registry import Registry
 
     file = tmp_path / "s.yaml"
     file.write_text(SMALL.replace("[fedra]", "[{name: fedra, missing_layers: covr}, {name: allsmall, depth: 0}]"))
     catalogue, sets = Registry().catalogue, ["adapter.dropout=2", "adapter.alpha=0", "data.partition.alpha=0"]
-    loaded, began = "torch" in sys.modules, time.process_time()
+    loaded = "torch" in sys.modules
     with pytest.raises(UserError) as told:
         load(file, catalogue, sets=["data.partition.name=dirichlet", *sets])
-    assert time.process_time() - began < 0.5 and ("torch" in sys.modules) == loaded
+    assert ("torch" in sys.modules) == loaded
     assert len(str(told.value).splitlines()) == 5
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 
 import pytest
 from hypothesis import given
@@ -82,10 +81,8 @@ def test_bad_yaml_is_told_with_its_place(text, message):
 def test_an_alias_bomb_does_not_go_off():
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
-    start = time.perf_counter()
     with pytest.raises(UserError, match="more than 100,000 values once aliases are written out"):
         plain("\n".join(lines))
-    assert time.perf_counter() - start < 2
 
 
 @pytest.mark.parametrize("text", ["a", "[1, 2]", "3"])
