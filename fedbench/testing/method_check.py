@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -17,12 +16,11 @@ from torch import Tensor, nn
 from fedbench.engine.cohort import train as together
 from fedbench.method import Method, Predict, State
 from fedbench.models.backbone import body_of
-from fedbench.models.param_paths import places, started, trainers
+from fedbench.models.param_paths import places
 from fedbench.registry.registry import Registry
 from fedbench.seeding import generator
 from fedbench.simulation import state as on_disk
 from fedbench.simulation.failure_reason import fault_of_round
-from fedbench.simulation.faults import messages_of
 from fedbench.simulation.state import ClientStore
 from fedbench.testing.aggregator_check import check_moves
 from fedbench.testing.setups import (
@@ -44,9 +42,7 @@ from fedbench.types import ClientCost, Cohort, Report, Size
 
 REMEMBER = 'keep it in the state that is returned, as `layerwise` keeps state["memory"]'
 SPARE = 3  # batches that clients have beyond those of their steps
-FINEST = 1e6  # two values of a message are the same within a millionth of the largest
 FLOPS_APART = 2  # times as many in a report as in a plan, or the other way round
-BITS = 8  # of a number that has nearly a value of its own; an eighth of what the kit computes in
 _checks = count()
 
 
@@ -102,7 +98,7 @@ def check_method(
     _check_lost_clients(method, states, cohort)
     check_predictor(method, states[-1])
     check_answers(made(again() if again else make), method, states)
-    _check_costs(method, states, reports, dict.fromkeys(zip_longest(capacities, ranks or (), widths or ())))
+    _check_costs(method, reports, dict.fromkeys(zip_longest(capacities, ranks or (), widths or ())))
     check_sizes(method, states[-1])
 
 
@@ -119,7 +115,7 @@ def _check_two_rounds(
     return (start, middle, state), (first, second)
 
 
-def _check_costs(method: Method, states: Sequence[State], reports: Sequence[Report], clients: Iterable[Any]) -> None:
+def _check_costs(method: Method, reports: Sequence[Report], clients: Iterable[Any]) -> None:
     """What plans, reports and uploads say of costs agrees; clients: the (capacity, rank, width) that there are."""
     last = reports[-1]
     trains = bool(last.plan.trains.any()) or any(rows.is_floating_point() for _, rows in places(vars(last.uploads)))
@@ -130,7 +126,6 @@ def _check_costs(method: Method, states: Sequence[State], reports: Sequence[Repo
         for t in range(2):
             _check_cost(method.price(capacity, t, rank, width), f"the cost of a client of {message}", trains)
     for t, report in enumerate(reports):
-        check_paid(method, states[t], report, t)
         check_planned(method, report, t)
 
 
@@ -352,24 +347,6 @@ def _asked(predict: Predict, x: Tensor) -> dict[str, Tensor]:
     return dict(given) if isinstance(given, Mapping) else {"": given}
 
 
-def check_paid(method: Method, before: State, report: Report, t: int) -> None:
-    """No client sends far more than it pays for, by the report of round t and by `cost`, of which plans are made.
-
-    before: the state before the round. Compressed messages may pay less than what their rows take: only numbers that
-    the client has changed count, with a byte each, and with fewer bits where they have few different values.
-    """
-    least = _least_bytes(before, report)
-    for who, costs in (("its report", report.cost), ("`cost`", method.prices(report.cohort, t))):
-        for n, cost in enumerate(costs):
-            steps = int(report.uploads.steps[n])
-            expect(
-                cost is None or _declared(cost, steps) >= least[n],
-                f"client {report.cohort.ids[n]} sends at least {least[n]} bytes in round {t}, however well they are "
-                f"packed, and by {who} {cost and _declared(cost, steps)} bytes go up: `bytes_up` and what `sent` says "
-                "of a ClientCost count all that is in a client's rows of `uploads`, numel() times element_size()",
-            )
-
-
 def check_planned(method: Method, report: Report, t: int) -> None:
     """Check that `cost`, from which plans are made, agrees with the round's report.
 
@@ -384,36 +361,3 @@ def check_planned(method: Method, report: Report, t: int) -> None:
             max(before, after) <= FLOPS_APART * min(before, after),
             f"{who} at {after} FLOPs an image, and by `cost` at {before}: put the same ClientCost into the report",
         )
-
-
-def _declared(cost: ClientCost, steps: int) -> int:
-    """Bytes up of a round of so many steps of the kit's batches."""
-    images = RandomBatches.size
-    return sum(up for _, _, up in cost.exchange(images * steps, images * min(steps, 1)))
-
-
-def _least_bytes(before: State, report: Report) -> list[int]:
-    """Of every client the bytes that its message takes at least."""
-    up, plan = report.uploads, report.plan
-    rows = dict(places({"r": up.r, "shared": up.shared}))
-    begun = dict(places(before)) if {"r", "shared"} <= before.keys() else {}
-    own = {
-        place: started(begun[place], plan, place, value.dim() - 1) if place in begun else torch.zeros_like(value)
-        for place, value in rows.items()
-    }
-    senders = {place: trainers(plan, place) for place in rows}
-    sent, given = (messages_of(values, up, plan, senders) for values in (rows, own))
-    return [least_bytes(one, was) for one, was in zip(sent, given, strict=True)]
-
-
-def least_bytes(sent: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> int:
-    """What a message takes at least, by place, of a client that was given these values."""
-    return math.ceil(sum(_bits(value.double() - given[place].double()) for place, value in sent.items()) / 8)
-
-
-def _bits(change: Tensor) -> int:
-    moved = change[change != 0]
-    if not moved.numel():
-        return 0
-    values = (moved / moved.abs().max() * FINEST).round().unique().numel()
-    return math.ceil(moved.numel() * (BITS if 2 * values > moved.numel() else min(BITS, math.log2(values))))

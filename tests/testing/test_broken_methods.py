@@ -9,7 +9,6 @@ import torch
 
 from fedbench.families.layerwise import layerwise
 from fedbench.testing import check_method, check_state
-from fedbench.testing.method_check import least_bytes
 
 pytestmark = pytest.mark.usefixtures("counted_once")
 
@@ -54,18 +53,6 @@ def sends_more_than_it_says(method):
     return lambda capacity, t: replace(method.cost(capacity, t), bytes_up=1)
 
 
-def classifier_paid_alone(method):
-    return lambda capacity, t: replace(method.cost(capacity, t), bytes_up=216, sent=())
-
-
-def reports_the_classifier_alone(method):
-    def round(state, t, cohort, generator):
-        new, report = method.round(state, t, cohort, generator)
-        return new, replace(report, cost=[replace(cost, bytes_up=216, sent=()) for cost in report.cost])
-
-    return round
-
-
 def from_the_batch(method):
     def at(state, size, client=None):
         predict = method.at(state, size)
@@ -93,8 +80,6 @@ def slow(broken, told):
         (altered(round=restless), "nobody takes part"),
         (altered(round=remembers_the_lost), "clients 0 and 2 is lost .* their images change the state"),
         (altered(round=throws_adapters_away), "the method leaves the adapters of the layers, state..r.., unchanged"),
-        (altered(cost=classifier_paid_alone), "client 0 sends at least .* and by `cost` 216 bytes go up: `bytes_up`"),
-        slow(altered(round=reports_the_classifier_alone), "client 0 sends at least .* and by its report 216 bytes go"),
         (altered(init=aliased), "shares its memory"),
         slow(altered(at=lambda method: lambda state, size, client=None: lambda x: x.flatten(1)), "at. for .* finite"),
         (altered(at=from_the_batch), "`at` for .* answers otherwise for an image where other images are in its batch"),
@@ -117,19 +102,3 @@ def test_broken_methods(registry, broken, told):
 def test_broken_states(state):
     with pytest.raises(AssertionError):
         check_state(state)
-
-
-@pytest.mark.parametrize(
-    ("packed", "bytes_up"),
-    [
-        (lambda change: change.sign() * change.abs().mean(), 128),  # one bit each, of float64's 64
-        (lambda change: (change / change.abs().max() * 127).round(), 1024),
-        (lambda change: change * (change.abs() >= change.abs().quantile(0.95)), 52),  # one byte of those that are left
-        (lambda change: 0 * change, 0),
-    ],
-)
-def test_what_is_packed_may_cost_as_much_as_it_is(packed, bytes_up):
-    chance = torch.Generator().manual_seed(0)
-    start, change = (torch.randn(32, 32, generator=chance, dtype=torch.float64) for _ in range(2))
-    assert least_bytes({"w": start + change}, {"w": start}) == 1024
-    assert least_bytes({"w": start + packed(change)}, {"w": start}) <= bytes_up
