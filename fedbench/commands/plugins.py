@@ -15,7 +15,7 @@ from rich.text import Text
 from fedbench.commands import COMMANDS
 from fedbench.commands.choices import PLUGINS, Amount, FilePath, parsed_sets
 from fedbench.commands.output import Screen, listing, warn_of_lost
-from fedbench.commands.plugin_check import DEADLINE, PluginCheck
+from fedbench.commands.verdicts import DEADLINE, PluginCheck
 from fedbench.errors import UserError
 from fedbench.processes.signals import raising
 from fedbench.registry.catalogue import KINDS, REQUIRED, SET_UP

@@ -23,6 +23,7 @@ from fedbench.disk import as_written, cache_file, keep, kept
 from fedbench.errors import NotApplicable, UserError, summary_of, text_of
 from fedbench.machine import package_version
 from fedbench.registry.catalogue import KINDS, Catalogue, Component, Unfit, references
+from fedbench.registry.contracts import HOOKS, fit, hook_faults
 from fedbench.registry.installed import (
     DESCRIBING,
     NOUNS,
@@ -37,7 +38,6 @@ from fedbench.registry.installed import (
     shipped,
     version_of,
 )
-from fedbench.registry.plugin_checks import HOOKS, fit, hook_faults
 from fedbench.words import is_text, visible
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Any
 from fedbench.errors import UserError
 from fedbench.options import place
 from fedbench.registry.catalogue import OWN_SETTINGS, REQUIRED, SET_UP, Catalogue, Component
-from fedbench.registry.plugin_checks import fault_of_parameters, unset_options
+from fedbench.registry.contracts import fault_of_parameters, unset_options
 from fedbench.schema import TRUTHS, Schema, faults
 from fedbench.suite.node import INVALID, Mark, Node, Problems
 from fedbench.suite.setting_layers import CORE_KEYS, NESTED, stack, written_out

@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from fedbench.testing.adapter_check import check_adapter
 from fedbench.testing.aggregator_check import check_aggregator
-from fedbench.testing.asset_check import check_backbone, check_dataset
+from fedbench.testing.backbone_check import check_backbone
 from fedbench.testing.component_check import check_component
+from fedbench.testing.dataset_check import check_dataset
 from fedbench.testing.function_check import check_allocation, check_metric, check_objective, check_partition
 from fedbench.testing.ignores_check import check_ignores
 from fedbench.testing.method_check import check_method

@@ -20,7 +20,7 @@ from fedbench.data import root_of
 from fedbench.errors import UserError
 from fedbench.models.backbone import Blocks, Source
 from fedbench.registry.catalogue import KINDS, Component
-from fedbench.registry.plugin_checks import fault_of_parameters, unset_options
+from fedbench.registry.contracts import fault_of_parameters, unset_options
 from fedbench.registry.registry import LIFECYCLE, Registry
 from fedbench.results.metric_direction import measure
 from fedbench.simulation.failure_reason import beginning
@@ -28,7 +28,8 @@ from fedbench.suite.values import A_NAME, NAMED
 from fedbench.testing import (
     adapter_check,
     aggregator_check,
-    asset_check,
+    backbone_check,
+    dataset_check,
     function_check,
     ignores_check,
     method_check,
@@ -118,7 +119,7 @@ def _check_dataset(registry: Registry, ref: dict[str, Any], fresh: Callable[[], 
     make, component = registry.load(registry.catalogue.find("dataset", ref["name"]).plugin)["dataset", ref["name"]]
     sized = "image_size" in inspect.signature(make).parameters
     official = component.source is not None
-    asset_check.check_dataset(made(), lambda: made(fresh()), variants(), IMAGE_SIZE if sized else None, official)
+    dataset_check.check_dataset(made(), lambda: made(fresh()), variants(), IMAGE_SIZE if sized else None, official)
 
 
 def _check_backbone(registry: Registry, ref: dict[str, Any], fresh: Callable[[], Registry]) -> None:
@@ -133,7 +134,7 @@ def _check_backbone(registry: Registry, ref: dict[str, Any], fresh: Callable[[],
     small = isinstance(source, Source) and sum(p.numel() for p in source.model.parameters()) <= MOST
     others = _others(registry, "backbone", ref) if small else ()
     variants = ((what, partial(_suppressed, made, **other)) for what, other in others)
-    asset_check.check_backbone(source, lambda load=True: made(fresh() if load else registry, load), variants)
+    backbone_check.check_backbone(source, lambda load=True: made(fresh() if load else registry, load), variants)
 
 
 def _others(registry: Registry, kind: str, ref: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -159,7 +160,7 @@ def found(asked: Mapping[str, Any], tell: object = None) -> dict[str, Any]:
         tell: not used; the supervisor passes it.
 
     Returns:
-        `components`, see `fedbench.commands.plugin_check.CheckedComponent`, and `verdicts` on plugins that register
+        `components`, see `fedbench.commands.verdicts.CheckedComponent`, and `verdicts` on plugins that register
         none.
 
     Raises:

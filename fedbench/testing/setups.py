@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,12 +16,13 @@ from torch import Tensor, nn
 
 from fedbench.engine import sequential
 from fedbench.method import Setup
-from fedbench.models.backbone import Blocks, body_of
+from fedbench.models.backbone import Blocks, Source, body_of
 from fedbench.registry.registry import Registry
 from fedbench.simulation.state import ClientStore
-from fedbench.types import Client, Cohort, Scenario, Uploads
+from fedbench.types import Client, Cohort, Dataset, Scenario, Uploads
 
 CLASSES = 3
+Variants = Iterable[tuple[str, Callable[[], Any]]]  # what is made with another option, by what that is
 SEEDED = "take `generator`, or fedbench.seeding.generator"
 
 TRAIN = {
@@ -326,3 +327,18 @@ def check_state(state: Any, who: str = "the method") -> None:
 
     expect(isinstance(state, dict), f"{who} must give a dict as state, not {type(state).__name__}")
     walk(state, "state")
+
+
+def check_fingerprint(one: Source | Dataset, other: Source | Dataset, how: str = "again") -> None:
+    """Check that the same, made another time, has the same fingerprint."""
+    expect(
+        one.fingerprint == other.fingerprint,
+        f"made {how}, the fingerprint is {other.fingerprint!r}, and was {one.fingerprint!r}: it must be a function of "
+        "the options and the files, or no result would ever be found again",
+    )
+
+
+def confused(one: Source | Dataset, variants: Variants) -> Iterator[tuple[str, Any]]:
+    """The variants of equal fingerprint, by what differs."""
+    made = ((what, make()) for what, make in variants)
+    return ((what, variant) for what, variant in made if variant and variant.fingerprint == one.fingerprint)

@@ -12,7 +12,7 @@ import pytest
 from command import MAIN, environment, fedbench
 from faults import HEAD, judged, plugin, why
 
-from fedbench.commands.plugin_check import PluginCheck
+from fedbench.commands.verdicts import PluginCheck
 from fedbench.errors import UserError
 from fedbench.testing.component_check import found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fedbench.registry.catalogue import Component
-from fedbench.registry.plugin_checks import fault_of_parameters, unset_options
+from fedbench.registry.contracts import fault_of_parameters, unset_options
 
 
 def of(kind, make):
