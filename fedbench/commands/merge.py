@@ -10,6 +10,7 @@ from fedbench.commands.choices import FilePath
 from fedbench.commands.terminal import say
 from fedbench.errors import UserError
 from fedbench.results.index import INDEX, MAKE_SOME
+from fedbench.results.lock import suite_lock
 from fedbench.results.merge import merge as join
 from fedbench.results.pack import pack as pack_suite
 from fedbench.words import counted
@@ -56,4 +57,6 @@ def pack(paths: tuple) -> None:
         if not suites:
             raise UserError(f"{path}: no fedbench results: neither a results folder nor a suite's folder.\n{MAKE_SOME}")
         for suite in suites:
-            say(f"{suite.name}: {counted(pack_suite(suite), 'cell')} packed")
+            with suite_lock(suite, "fedbench pack"):
+                packed = pack_suite(suite)
+            say(f"{suite.name}: {counted(packed, 'cell')} packed")

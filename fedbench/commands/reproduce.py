@@ -250,8 +250,8 @@ def _run(plan: Recovery, registry: Registry, results: str, quiet: bool, given: d
                 return watch(name, cells, missing)
 
             for suite, assets, cells in plan.suites:
-                one = Run(suite, cells, registry, assets, options, preparing=spinner.tell)
-                one.close(one.compute(observe))
+                with Run(suite, registry, assets, results, observe, spinner.tell) as one:
+                    one.compute(cells, options)
     except Interrupted as interrupted:
         click.echo("\nInterrupted. What is finished is kept; the same command runs the rest.", err=True)
         sys.exit(interrupted.exit_code)

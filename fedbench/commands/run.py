@@ -163,7 +163,6 @@ def _summary(outcome: RunSummary) -> dict:
         "suite": outcome.suite,
         "folder": str(outcome.folder),
         "ran": outcome.ran,
-        "elsewhere": len(outcome.elsewhere),
         "seconds": round(outcome.seconds, 3),
         "counts": dict(outcome.counts),
         "left": outcome.left,

@@ -42,7 +42,6 @@ MARKS = {
     "not_applicable": ("n/a", "dim"),
     "failed": ("FAILED", "red"),
     "timeout": ("TIMEOUT", "red"),
-    "taken": ("taken", "dim"),
     "interrupted": ("stopped", "yellow"),
     HALVED: ("halved", "dim"),
 }
@@ -97,10 +96,6 @@ class Watch:
             self.quiet = True
 
     def _show(self, event: dict[str, Any]) -> None:
-        if event["event"] == "waiting":
-            cells = counted(event["cells"], "cell")
-            self.console.print(f"Waiting for {cells} that another run computes", soft_wrap=True)
-            return
         folder = event["folder"]
         cell = self.cells[Path(folder).name]
         if event["event"] == "started":
@@ -126,13 +121,11 @@ class Watch:
             )
         elif event["event"] == "ended":
             self._ended(event, cell, duration(time.monotonic() - self.began[folder]))
-        elif event["event"] == "elsewhere":
-            self._ended(event, cell, "by another run")
 
     def _ended(self, event: dict[str, Any], cell: Cell, took: str) -> None:
-        self.done += event["status"] != "taken"
+        self.done += 1
         if self.bars:
-            self.bars.clear(event["folder"], 0 if event["status"] == "taken" else cell.rounds)
+            self.bars.clear(event["folder"], cell.rounds)
         mark, style = MARKS[event["status"]]
         width = len(str(self.total))
         line = Text.assemble(
@@ -226,7 +219,6 @@ def show_end(outcome: RunSummary, roles: dict[str, str]) -> None:
     console = Screen(width=wide())
     console.print(
         f"{counted(outcome.ran, 'cell')} in {duration(outcome.seconds)}"
-        + (f", {len(outcome.elsewhere)} by other runs" if outcome.elsewhere else "")
         + (f", {outcome.kept} kept from before" if outcome.kept else "")
     )
     there = examine([outcome.folder]).read(COMPARED)

@@ -17,7 +17,6 @@ RAN = ("finished", "failed", "timeout")  # the cell took the seconds that its ma
 # Those that no manifest has.
 PENDING = "pending"  # not started
 DAMAGED = "damaged"  # finished, but a file is missing or torn
-TAKEN = "taken"  # by another run, from one that gave no sign of life
 
 COLUMNS: Mapping[str, Mapping[str, str]] = {
     # A row for each evaluated round x split x domain or client x metric. client -1 is the global model;

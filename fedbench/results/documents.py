@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from fedbench.disk import hash_of_bytes, locked_file, opened, write_atomically
+from fedbench.disk import hash_of_bytes, opened, write_atomically
 from fedbench.errors import UserError
 from fedbench.results.tables import RESULT_VERSION, wrong_version
 
@@ -40,12 +39,6 @@ def _with_seal(text: str, old: str, new: str) -> str:
     """A text with another seal; it stands last."""
     before, key, after = text.rpartition(f'"{SEAL}": "{old}"')
     return f'{before}"{SEAL}": "{new}"{after}' if key else ""
-
-
-def locked(path: Path) -> AbstractContextManager[None]:
-    """Hold the lock of a file while it is read and written: other processes wait. Raises UserError where that cannot
-    be."""
-    return locked_file(path.with_name(f".{path.name}.lock"))
 
 
 def json_text(value: Mapping[str, Any]) -> str:

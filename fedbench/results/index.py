@@ -12,7 +12,7 @@ from typing import Any
 from fedbench.disk import cannot_write
 from fedbench.errors import UserError
 from fedbench.results.columns import COLUMNS, DROPPED
-from fedbench.results.documents import locked, read_sealed, write_json
+from fedbench.results.documents import read_sealed, write_json
 from fedbench.results.schema_checks import check, is_folder_name, typed
 from fedbench.words import shortened
 
@@ -148,14 +148,16 @@ def _checked(value: dict[str, Any]) -> Index:
 
 
 def change_index(suite_folder: Path, suite: str, change: Callable[[Index], Index]) -> Index:
-    """Replace an index by what `change` makes of it, under its lock; one without entries where there was none."""
+    """Replace an index by what `change` makes of it; one without entries where there was none.
+
+    The caller holds the `suite_lock`, as of every function that writes an index.
+    """
     folder = Path(suite_folder)
-    with locked(folder / INDEX):
-        return commit(folder, change(read_index(folder) or Index(suite)))
+    return commit(folder, change(read_index(folder) or Index(suite)))
 
 
 def commit(folder: Path, index: Index) -> Index:
-    """Write an index, which is what readers go by. The caller holds the lock of `change_index`."""
+    """Write an index, which is what readers go by."""
     write_json(folder / INDEX, index.to_json())
     return index
 
@@ -163,7 +165,7 @@ def commit(folder: Path, index: Index) -> Index:
 def merge_index(
     suite_folder: Path, suite: str, entries: Iterable[Entry | Mapping[str, Any]], seeds: Sequence[int] = ()
 ) -> Index:
-    """Put entries into index.json under a lock, replacing those of the same key; returns the merged index.
+    """Put entries into index.json, replacing those of the same key; returns the merged index.
 
     seeds: the suite's, which a folder without entries keeps.
 

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fedbench.disk import hash_of_json
 from fedbench.errors import UserError
-from fedbench.results.columns import ENDED, STATUSES
+from fedbench.results.columns import STATUSES
 from fedbench.results.documents import TornFile, read_sealed, write_json
 from fedbench.results.identity import identity_of
 from fedbench.results.index import CELLS
@@ -71,13 +70,3 @@ def _mistaken(manifest: Mapping[str, Any], path: Path) -> str | None:
     if folder.parent.name == CELLS and folder.name != id:
         return f"it is of the cell {id}, and lies in the folder of {folder.name}"
     return None
-
-
-def computation(manifest: Mapping[str, Any] | None) -> str:
-    """A hash that tells one computation of a cell from another, whether the cell was packed since or not."""
-    return hash_of_json([(manifest or {}).get(name) for name in ("status", "started", "seconds", "round")])
-
-
-def ended_since(manifest: Mapping[str, Any] | None, seen: str) -> bool:
-    """Whether a cell with this manifest has ended by another `computation` than the one that was seen before."""
-    return manifest is not None and manifest["status"] in ENDED and computation(manifest) != seen

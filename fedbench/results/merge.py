@@ -15,7 +15,6 @@ from fedbench.disk import settle, write_atomically
 from fedbench.errors import UserError
 from fedbench.results.columns import COLUMNS, ENDED, GIVEN_UP, HALVED
 from fedbench.results.diff import differing
-from fedbench.results.documents import locked
 from fedbench.results.files import OF_ANY_VERSION, checked_table, damage, has_table
 from fedbench.results.identity import mixed_versions
 from fedbench.results.index import (
@@ -31,7 +30,7 @@ from fedbench.results.index import (
     read_index,
 )
 from fedbench.results.loading import content_hash, examine, what_is_wrong
-from fedbench.results.lock import is_held
+from fedbench.results.lock import suite_lock
 from fedbench.results.manifest import CHECKPOINT, MANIFEST, read_manifest
 from fedbench.results.pack import Ended, pack, with_cells
 from fedbench.results.result import Result
@@ -206,10 +205,7 @@ def _write(suite: _Suite, expected: list[Mapping[str, Any]], searches: Mapping[K
     ranks = {id: suite.rank(result)[0] for id, result in suite.cells.items()}
     there = target.absolute()
     taken = {i: r for i, r in suite.cells.items() if ranks[i] != UNFINISHED and r.suite_folder != there}
-    with locked(target / INDEX):
-        for place in (folder_of(target, id) for id in taken):
-            if is_held(place):
-                raise UserError(f"{place} is being computed by another process: merge when it has ended.")
+    with suite_lock(target, "fedbench merge"):
         old = read_index(target)
         index = replace(old or Index(suite.name), suite=suite.name, expected=expected)
         if not index.seeds:
@@ -227,7 +223,7 @@ def _write(suite: _Suite, expected: list[Mapping[str, Any]], searches: Mapping[K
         for id in taken:  # what was there of it, which gives way
             (folder_of(target, id) / MANIFEST).unlink(missing_ok=True)
             shutil.rmtree(folder_of(target, id) / CHECKPOINT, ignore_errors=True)
-    pack(target)
+        pack(target)
     left = sum(rank in (UNFINISHED, RESUMABLE) for rank in ranks.values())
     kept = len(suite.cells) - len(taken) - left
     mixed = mixed_versions((r.manifest for r in suite.cells.values() if r.status == "finished"), plugins=True)

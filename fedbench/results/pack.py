@@ -14,7 +14,6 @@ from fedbench.disk import hash_of_bytes, write_atomically
 from fedbench.errors import UserError
 from fedbench.results.columns import COLUMNS, DROPPED, HALVED, KEPT
 from fedbench.results.content import digest_of
-from fedbench.results.documents import locked
 from fedbench.results.files import OF_ANY_VERSION, checked_table, damage, has_table
 from fedbench.results.index import CELLS, INDEX, Index, Packed, commit, read_index
 from fedbench.results.lock import remove_locks
@@ -52,37 +51,34 @@ class Ended:
 
 
 def pack(suite_folder: Path) -> int:
-    """Move the cells that have a result into the tables of their suite, under its lock; says how many.
+    """Move the cells that have a result into the tables of their suite; says how many.
 
     The new tables are written next to the old ones, and the index that names them is replaced: after a kill at any
     moment one or the other is there, whole. Cells at work stay where they are, and so do those with a checkpoint to
     resume from and those whose files are damaged. Where a table is damaged, all stay until the cells that it concerns
-    lie in folders too, so that nothing more is lost; it is then dropped.
+    lie in folders too, so that nothing more is lost; it is then dropped. The caller holds the `suite_lock`.
 
     Raises:
         UserError: where the index is not as it was written, the folder cannot be written to, or a table is damaged.
     """
     folder = Path(suite_folder)
     refuse_links(folder.resolve(), "")
-    with locked(folder / INDEX):
-        if (index := read_index(folder)) is None:
-            return 0
-        found = {id: _ended(folder_of(folder, id)) for id in dict.fromkeys(entry.cell for entry in index.entries)}
-        new = {id: one for id, one in found.items() if one is not None}
-        store = Store(folder, index.tables)
-        if new or store.damaged:
-            store.check(KINDS)
-        gone = _concerned(store, index)
-        if kept := [id for id in gone if id in found and not (folder_of(folder, id) / MANIFEST).is_file()]:
-            wrong, _, mend = next(iter(store.damaged.values())).partition("\n")
-            raise UserError(
-                f"{wrong}\nNothing is packed while {counted(len(kept), 'cell')} must be computed again. {mend}"
-            )
-        if new or store.damaged:
-            index = commit(folder, with_cells(folder, index, new, store, gone))
-        _sweep(folder, index)
-        for id, one in new.items():
-            _clear(folder_of(folder, id), one.written)
+    if (index := read_index(folder)) is None:
+        return 0
+    found = {id: _ended(folder_of(folder, id)) for id in dict.fromkeys(entry.cell for entry in index.entries)}
+    new = {id: one for id, one in found.items() if one is not None}
+    store = Store(folder, index.tables)
+    if new or store.damaged:
+        store.check(KINDS)
+    gone = _concerned(store, index)
+    if kept := [id for id in gone if id in found and not (folder_of(folder, id) / MANIFEST).is_file()]:
+        wrong, _, mend = next(iter(store.damaged.values())).partition("\n")
+        raise UserError(f"{wrong}\nNothing is packed while {counted(len(kept), 'cell')} must be computed again. {mend}")
+    if new or store.damaged:
+        index = commit(folder, with_cells(folder, index, new, store, gone))
+    _sweep(folder, index)
+    for id, one in new.items():
+        _clear(folder_of(folder, id), one.written)
     return len(new)
 
 
@@ -114,7 +110,7 @@ def with_cells(
 ) -> Index:
     """An index whose tables have these cells too, in place of those of the same ids; the tables are written.
 
-    Cells are in the order of the index. The caller holds the lock of the index, and commits what it returns. store: of
+    Cells are in the order of the index. The caller commits what it returns. store: of
     the folder, where it was checked; its damaged tables are dropped · gone: packed cells that are dropped too.
     """
     import pyarrow as pa

@@ -16,8 +16,7 @@ from fedbench.errors import UserError
 from fedbench.processes.signals import counted
 from fedbench.processes.supervisor import Child, ChildFailed, name_of, wait
 from fedbench.results import read_manifest, write_manifest
-from fedbench.results.columns import TAKEN
-from fedbench.results.lock import Held, cell_lock
+from fedbench.results.lock import HELD, Held, cell_lock
 from fedbench.results.manifest import CHECKPOINT, believed_manifest
 from fedbench.simulation.cell_job import CellJob, is_of_a_cell
 
@@ -142,7 +141,7 @@ def _end(cell: _RunningCell) -> dict[str, Any]:
     failure: ChildFailed | UserError | None = None
     try:
         result = cell.child.result()
-        if result["status"] == TAKEN:
+        if result.get("reason") == HELD:
             return dict(result)
     except (ChildFailed, UserError) as error:
         failure = error
@@ -156,7 +155,7 @@ def _end(cell: _RunningCell) -> dict[str, Any]:
                     with suppress(UserError):  # the disk is full, say, which is the reason given
                         write_manifest(cell.folder, manifest)
     except Held:
-        return {"status": TAKEN, "reason": "another run computes it", "seconds": None}
+        return {"status": "interrupted", "reason": HELD, "seconds": None}
     except UserError as error:  # nothing can be written there
         return {"status": "failed", "reason": str(failure or error), "seconds": cell.seconds}
     return {key: manifest.get(key) for key in ("status", "reason", "seconds")}

@@ -6,9 +6,9 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +21,11 @@ from fedbench.registry.assets import Assets
 from fedbench.registry.catalogue import references
 from fedbench.registry.registry import READING, Registry
 from fedbench.results import refuse_links
-from fedbench.results.columns import ENDED, GIVEN_UP, HALVED, KEPT, PENDING, TAKEN
+from fedbench.results.columns import ENDED, GIVEN_UP, HALVED, KEPT, PENDING
 from fedbench.results.diff import flatten
 from fedbench.results.index import merge_index, prepare_folder, read_index, write_expected
-from fedbench.results.lock import is_held
-from fedbench.results.manifest import HASHED, believed_manifest, computation, ended_since
+from fedbench.results.lock import suite_lock
+from fedbench.results.manifest import HASHED, believed_manifest
 from fedbench.results.pack import pack
 from fedbench.results.result import first_line
 from fedbench.results.store import folder_of, store_of
@@ -55,11 +55,10 @@ from fedbench.types import SIZES
 from fedbench.words import counted, shortened, visible
 
 OFFLINE = "HF_HUB_OFFLINE"
-POLL = 0.5  # seconds between two looks at cells that other runs compute
 Observe = Callable[[str, list[Cell], list[Cell]], Listen]
 
 
-def load(path: str | Path, registry: Registry, **choices: Any) -> suites.Suite:
+def load(path: str | Path, registry: Registry, **choices: Any) -> Suite:
     """Read a suite against what is installed. choices: of `fedbench.suite.load`."""
     return suites.load(path, registry.catalogue, facts=Assets(registry), **choices)
 
@@ -105,256 +104,215 @@ def run(
     registry = Registry(plugins, reading=min(READING, timeout or READING))
     suite = load(path, registry, sets=sets, add=add, profile=profile, data=data, text=text)
     chosen = Options(**{"timeout": suite.timeout} | {key: value for key, value in options.items() if value is not None})
-    stages = _Stages(suite, registry, Assets(registry, suite.base), observe, preparing)
+    assets = Assets(registry, suite.base)
     points = suite.points(scenarios, methods, seeds, variants)
-    if suite.tuning is None:
-        return stages.compute(cells_of(points, registry, stages.assets), chosen)
-    candidates, folder = suite.candidates(scenarios, methods, variants), Path(chosen.results) / suite.name
-    every = tried(suite, candidates, registry, stages.assets, folder)
-    contests = chosen.of_shard(every, lambda one: hash_of_json(one.key))  # each is decided and reported in one shard
-    here = replace(chosen, shard=None)
-    winners = decide(contests, here, stages.compute)
-    if winners is not None:
-        leave(contests, folder)
-        stages.suite = suite.tuned(winners)
-        points = stages.suite.points(scenarios, methods, seeds, variants)
-        reporting = cells_of(points, registry, stages.assets)
-        if reporting or not stages.outcome:
-            stages.compute(reporting, here, "reporting")
-    assert stages.outcome is not None
-    lost = [] if winners is None else [one for one in contests if one.key not in winners]
-    unstable = [one.key for one in lost if one.contest.unstable]
-    if unstable:
-        without_reports(folder, suite.name, unstable)
-    undecided = [one.key for one in lost if one.key not in unstable]
-    return replace(stages.outcome, undecided=_names(undecided), unstable=_names(unstable))
+    with Run(suite, registry, assets, chosen.results, observe, preparing) as work:
+        if suite.tuning is None:
+            return work.compute(cells_of(points, registry, assets), chosen)
+        candidates = suite.candidates(scenarios, methods, variants)
+        every = tried(suite, candidates, registry, assets, work.folder)
+        contests = chosen.of_shard(every, lambda one: hash_of_json(one.key))  # each is decided, reported in one shard
+        here = replace(chosen, shard=None)
+        winners = decide(contests, here, work.compute)
+        if winners is not None:
+            leave(contests, work.folder)
+            work.suite = suite.tuned(winners)
+            points = work.suite.points(scenarios, methods, seeds, variants)
+            reporting = cells_of(points, registry, assets)
+            if reporting or not work.outcome:
+                work.compute(reporting, here, "reporting")
+        assert work.outcome is not None
+        lost = [] if winners is None else [one for one in contests if one.key not in winners]
+        unstable = [one.key for one in lost if one.contest.unstable]
+        if unstable:
+            without_reports(work.folder, suite.name, unstable)
+        undecided = [one.key for one in lost if one.key not in unstable]
+        return replace(work.outcome, undecided=_names(undecided), unstable=_names(unstable))
 
 
 def _names(keys: Iterable[Key]) -> tuple[str, ...]:
     return tuple(" · ".join(filter(None, key)) for key in keys)
 
 
-@dataclass
-class _Stages:
-    """The stages of a run, one after the other; outcome: of those so far."""
-
-    suite: suites.Suite
-    registry: Registry
-    assets: Assets
-    observe: Observe | None
-    preparing: Preparing
-    outcome: RunSummary | None = None
-
-    def compute(self, cells: list[Cell], options: Options, stage: str = "") -> RunSummary:
-        """Compute those cells that are not there yet. Failures count over all stages."""
-        if self.outcome and options.max_failures is not None:
-            options = replace(options, max_failures=options.max_failures - self.outcome.failures)
-        if not self.outcome:
-            executor = _executor(self.registry, options)["name"]
-            for warning in names_taken((cell.config for cell in cells), executor, self.registry):
-                print(f"Warning: {visible(warning)}", file=sys.stderr)
-        run = Run(self.suite, cells, self.registry, self.assets, options, stage, self.preparing)
-        outcome = run.close(run.compute(self.observe))
-        self.outcome = outcome.after(self.outcome) if self.outcome else outcome
-        return self.outcome
-
-
 class Run:
-    """A run that can begin: nothing of what it was given is refused any more.
+    """A run at work in a suite's folder, of which it holds the lock: its stages, one after the other.
 
-    folder: of the suite's results · cells: those of this shard · candidates: the ids of those that a tuning tries ·
-    before: what was on disk of each, by its id · missing: those to compute · executor: the name of what computes them ·
-    execute: the executor, made for them.
+    suite: whose cells it computes; another one for each stage of a suite that is tuned · assets: data and backbones ·
+    folder: of the suite's results · outcome: of the stages so far.
     """
 
     def __init__(
         self,
         suite: Suite,
-        named: list[Cell],
         registry: Registry,
         assets: Assets,
-        options: Options,
-        stage: str = "",
+        results: str,
+        observe: Observe | None = None,
         preparing: Preparing = lambda done, of: None,
     ) -> None:
-        """Find what is to be computed, and refuse what cannot work before anything is written. From here on the index
-        names every cell, so that `compare` can follow along. named: all cells that are considered, of which a shard
-        has some · stage: of a suite that runs in several · preparing: see `Preparing`. Raises UserError."""
-        self.suite, self.registry, self.options, self.stage = suite, registry, options, stage
-        self.began = time.monotonic()
-        executor = _executor(registry, options)
-        self.executor = executor["name"]
-        self.folder = folder = Path(options.results) / suite.name
-        if os.path.lexists(folder):
-            refuse_links(folder)
-            prepare_folder(folder)  # refused now, not after minutes of decoding
-            read_searches(folder)
-        self.cells = options.of_shard(named, lambda cell: cell.id)
-        self.candidates = frozenset(cell.id for cell in self.cells if cell.points[0].candidate is not None)
-        folders = folders_of(self.cells, folder)
-        _tell_lost(folder)
-        self.before = before = manifests_of(folders, folder)
-        self.missing = [cell for cell in self.cells if options.wants(status(cell, folders[cell.id], before[cell.id]))]
+        """results: the folder in which the suite's lies · observe, preparing: as of `run`."""
+        self.suite, self.registry, self.assets = suite, registry, assets
+        self.observe, self.preparing = observe, preparing
+        self.folder = Path(results) / suite.name
+        self.outcome: RunSummary | None = None
+        self._held = ExitStack()
+        self._holds = False
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._held.close()
+
+    def _hold(self) -> bool:
+        """Take the lock of the folder; whether this run did not have it yet. Raises: UserError where another has it."""
+        if self._holds:
+            return False
+        self._held.enter_context(suite_lock(self.folder, "fedbench run"))
+        self._holds = True
+        return True
+
+    def compute(self, named: list[Cell], options: Options, stage: str = "") -> RunSummary:
+        """Compute those cells that are not there yet, and return what has become of these and all stages before.
+
+        What cannot work is refused before anything is written. Failures count over all stages.
+
+        Args:
+            named: all cells that are considered, of which a shard has some.
+            options: how they are computed.
+            stage: of a suite that runs in several.
+
+        Raises: UserError.
+        """
+        if self.outcome and options.max_failures is not None:
+            options = replace(options, max_failures=options.max_failures - self.outcome.failures)
+        began, executor = time.monotonic(), _executor(self.registry, options)
+        if not self.outcome:
+            for warning in names_taken((cell.config for cell in named), executor["name"], self.registry):
+                print(f"Warning: {visible(warning)}", file=sys.stderr)
+        cells = options.of_shard(named, lambda cell: cell.id)
+        missing = self._missing(cells, options)
         asked = options.asked()
-        asked["workers"] = min(asked["workers"], len(self.missing))
-        self.execute: Execute = registry.make("executor", executor, **asked)
-        if self.missing:
-            require_room(folder)
-            if warning := without_hub((cell.config for cell in self.missing), registry):
+        asked["workers"] = min(asked["workers"], len(missing))
+        execute: Execute = self.registry.make("executor", executor, **asked)
+        self._prepare(missing, executor["name"])
+        if self._hold():  # the folder was not there, and another run may have begun and ended in it since
+            missing = self._wanted(missing, options)
+        self._write_names(named)
+        self._tell("fedbench_suite_started", [cell.manifest() for cell in cells])
+        name = f"{self.suite.name} · {stage}" if stage else self.suite.name
+        candidates = frozenset(cell.id for cell in cells if cell.points[0].candidate is not None)
+        listen = self.observe(name, cells, missing) if self.observe else lambda event: None
+        ends = EndedCells(listen, options.max_failures, candidates)
+        self._execute(execute, executor["name"], missing, options, ends)
+        outcome = self._close(cells, missing, ends, began)
+        self.outcome = outcome.after(self.outcome) if self.outcome else outcome
+        return self.outcome
+
+    def _missing(self, cells: Sequence[Cell], options: Options) -> list[Cell]:
+        """The cells to compute. Raises: UserError where the folder cannot be used, before minutes of decoding."""
+        if os.path.lexists(self.folder):
+            refuse_links(self.folder)
+            prepare_folder(self.folder)
+            self._hold()
+            read_searches(self.folder)
+        _tell_lost(self.folder)
+        return self._wanted(cells, options)
+
+    def _wanted(self, cells: Sequence[Cell], options: Options) -> list[Cell]:
+        """Of these cells, those that are not there yet, or asked for again."""
+        folders = folders_of(cells, self.folder)
+        there = manifests_of(folders, self.folder)
+        return [cell for cell in cells if options.wants(status(cell, folders[cell.id], there[cell.id]))]
+
+    def _prepare(self, missing: Sequence[Cell], executor: str) -> None:
+        """Have room, the server of workers, and the data of all cells. Raises: UserError."""
+        if missing:
+            require_room(self.folder)
+            if warning := without_hub((cell.config for cell in missing), self.registry):
                 print(f"Warning: {visible(warning)}", file=sys.stderr)
                 os.environ[OFFLINE] = "1"  # of workers, so that none waits for it again
-            if self.executor == "local":
+            if executor == "local":
                 fork_server.start_server()  # it loads torch meanwhile
-        for doubt in _prepare_data(self.missing, assets, BuildErrors(suite), preparing):
+        for doubt in _prepare_data(missing, self.assets, BuildErrors(self.suite), self.preparing):
             print(f"Warning: {doubt}", file=sys.stderr)
-        prepare_folder(folder)
-        _tell_replaced(folder, named)
-        merge_index(folder, suite.name, entries(named), suite.seeds)
-        write_expected(folder, suite.name, suite.expected)
-        if searches := searches_of(suite, named):
-            merge_searches(folder, suite.name, searches)
 
-    def compute(self, observe: Observe | None = None) -> EndedCells:
+    def _write_names(self, named: Sequence[Cell]) -> None:
+        """Write the index, which from here on names every cell, so that `compare` can follow along."""
+        prepare_folder(self.folder)
+        _tell_replaced(self.folder, named)
+        merge_index(self.folder, self.suite.name, entries(named), self.suite.seeds)
+        write_expected(self.folder, self.suite.name, self.suite.expected)
+        if searches := searches_of(self.suite, named):
+            merge_searches(self.folder, self.suite.name, searches)
+
+    def _execute(
+        self, execute: Execute, executor: str, missing: Sequence[Cell], options: Options, ends: EndedCells
+    ) -> None:
         """Have the executor compute cells until none is left, or too many have failed."""
-        self._call("fedbench_suite_started", [cell.manifest() for cell in self.cells])
-        name = f"{self.suite.name} · {self.stage}" if self.stage else self.suite.name
-        listen = observe(name, self.cells, self.missing) if observe else lambda event: None
-        ends = EndedCells(listen, self.options.max_failures, self.candidates)
-        queue = JobQueue(self.missing, self.before, self.folder, ends.note)
-        git = machine.git_revision(Path(self.suite.path).resolve().parent) if self.missing else None
+        git = machine.git_revision(Path(self.suite.path).resolve().parent) if missing else None
+        left = {str(cell.folder_in(self.folder).resolve()): cell for cell in missing}
+
+        def jobs() -> Iterator[str]:
+            for folder in list(left):
+                yield self._job(left.pop(folder), folder, len(missing), options, git).to_json()
 
         def on_event(event: dict[str, Any]) -> bool:
-            again = event["event"] == "ended" and not queue.ended(event["folder"], event["status"])
-            if not again:  # it was not reported before
-                ends.note(event)
+            ends.note(event)
             return ends.may_start
 
-        while ends.may_start and queue.wait():
-            asked = queue.asked
-            self.execute((self._job(cell, git).to_json() for cell in queue.cells()), on_event)
-            if queue.asked == asked:
+        while left and ends.may_start:
+            before = len(left)
+            execute(jobs(), on_event)
+            if len(left) == before:
                 raise UserError(
-                    f"--executor {self.executor}: it returned without asking for a cell, though {len(queue.left)} of "
+                    f"--executor {executor}: it returned without asking for a cell, though {len(left)} of "
                     "them are to be computed; an executor takes its jobs from the iterator that it is called with"
                 )
-        return ends
 
-    def close(self, ends: EndedCells) -> RunSummary:
-        """Read what is now on disk, remove what is left over, and call the plugins' hooks."""
-        manifests, behind = {}, set()
-        folders = folders_of(self.cells, self.folder)
-        for cell in self.cells:
-            place = folders[cell.id]
-            manifests[place.name] = _last(cell, place, ends.of.get(place.name))
-            if manifests[place.name]["status"] == "finished":
-                forget(place)  # where a worker was killed just before it did so
-            elif manifests[place.name]["status"] == HALVED and manifests[place.name].get("round", 0) < cell.rounds:
-                behind.add(place.name)
-        with suppress(UserError):  # the disk is full or broke, or a table is: cells stay in folders for the next run
-            pack(self.folder)
-        self._call("fedbench_suite_finished", list(manifests.values()))
-        return RunSummary(
-            suite=self.suite.name,
-            folder=self.folder,
-            manifests=manifests,
-            asked=frozenset(folders[cell.id].name for cell in self.missing),
-            seconds=time.monotonic() - self.began,
-            computed=ends.ran,
-            elsewhere=frozenset(ends.elsewhere),
-            behind=frozenset(behind),
-            failures=ends.failures,
-            gave_up=not ends.may_start,
-            candidates=frozenset(name for name in manifests if name in self.candidates),
-        )
-
-    def _call(self, hook: str, cells: list[dict[str, Any]]) -> None:
-        self.registry.tell(hook, suite=self.suite.name, cells=cells, folder=str(self.folder))
-
-    def _job(self, cell: Cell, git: str | None) -> CellJob:
-        """The job of a worker. git: the revision of the suite's folder."""
-        options = self.options
+    def _job(self, cell: Cell, folder: str, of: int, options: Options, git: str | None) -> CellJob:
+        """The job of a worker. of: how many cells are computed · git: the revision of the suite's folder."""
         return CellJob(
-            folder=cell.folder_in(self.folder).resolve(),
+            folder=Path(folder),
             manifest={**cell.manifest(), "git": git},
             device=options.device,
             plugins=[str(file) for file in self.registry.files.values()],
-            processes=max(1, options.workers() // max(1, len(self.missing))),
+            processes=max(1, options.workers() // max(1, of)),
             checkpoint_every=options.checkpoint_every,
             fresh=options.force,
             gpu_fraction=options.gpu_fraction,
             until=cell.until,
-            seen=computation(self.before[cell.id]),
             registered=self.registry.found,
         )
 
+    def _close(self, cells: Sequence[Cell], missing: Sequence[Cell], ends: EndedCells, began: float) -> RunSummary:
+        """Read what is now on disk, remove what is left over, and call the plugins' hooks."""
+        manifests, behind = {}, set()
+        for cell in cells:
+            place = cell.folder_in(self.folder)
+            manifests[cell.id] = manifest = _last(cell, place, ends.of.get(cell.id))
+            if manifest["status"] == "finished":
+                forget(place)  # where a worker was killed just before it did so
+            elif manifest["status"] == HALVED and manifest.get("round", 0) < cell.rounds:
+                behind.add(cell.id)
+        with suppress(UserError):  # the disk is full or broke, or a table is: cells stay in folders for the next run
+            pack(self.folder)
+        self._tell("fedbench_suite_finished", list(manifests.values()))
+        return RunSummary(
+            suite=self.suite.name,
+            folder=self.folder,
+            manifests=manifests,
+            asked=frozenset(cell.id for cell in missing),
+            seconds=time.monotonic() - began,
+            computed=frozenset(ends.of),
+            behind=frozenset(behind),
+            failures=ends.failures,
+            gave_up=not ends.may_start,
+            candidates=ends.candidates,
+        )
 
-class JobQueue:
-    """The cells that a run has still to compute, while other runs on the folder may compute the same ones."""
-
-    def __init__(
-        self,
-        cells: Iterable[Cell],
-        before: Mapping[str, dict[str, Any] | None],
-        suite_folder: Path,
-        report: Callable[[dict[str, Any]], Any],
-    ) -> None:
-        """Args:
-        cells: to compute.
-        before: by id, the manifest that was on disk when the run found that it has to compute the cell.
-        suite_folder: where their folders are.
-        report: takes the event `elsewhere` (`folder`, `status`, `reason`) for every cell that another run has
-            computed, and `waiting` (`cells`) once when nothing is left but cells that others compute.
-        """
-        self.folder, self.before, self.report = suite_folder, before, report
-        self.left = {cell.id: cell for cell in cells}
-        self.handed: dict[str, Cell] = {}
-        self.asked = 0  # how often somebody began to ask for cells
-        self.waiting = False
-
-    def wait(self) -> bool:
-        """Wait until a cell can be computed; False when there is none to wait for. Asked while no cell is at work: what
-        was handed out and has not ended is lost."""
-        self.handed.clear()
-        while self.left:
-            if next(self._free(), None):
-                return True
-            if self.left and not self.waiting:
-                self.waiting = True
-                self.report({"event": "waiting", "cells": len(self.left)})
-            if self.left:
-                time.sleep(POLL)
-        return False
-
-    def cells(self) -> Iterator[Cell]:
-        """Every cell that no other run computes, handed out when it is asked for."""
-        self.asked += 1
-        for cell in self._free():
-            self.handed[cell.id] = self.left.pop(cell.id)
-            yield cell
-
-    def _free(self) -> Iterator[Cell]:
-        """Those that no other run has computed or computes."""
-        for cell in list(self.left.values()):
-            if cell.id in self.left and not self._is_done(cell) and not is_held(cell.folder_in(self.folder)):
-                yield cell
-
-    def ended(self, folder: str, status: str) -> bool:
-        """Note the end of a cell. One that another run computes is left again. False where it was not handed out."""
-        cell = self.handed.pop(Path(folder).name, None)
-        if cell is not None and status == TAKEN:
-            self.left[cell.id] = cell
-        return cell is not None
-
-    def _is_done(self, cell: Cell) -> bool:
-        """Whether a cell has ended in another run since this one began: also one that is run again."""
-        place = cell.folder_in(self.folder)
-        manifest = believed_manifest(place)
-        if manifest is None or not ended_since(manifest, computation(self.before[cell.id])):
-            return False
-        del self.left[cell.id]
-        end = {"folder": str(place), "status": manifest["status"], "reason": manifest["reason"]}
-        self.report({"event": "elsewhere", **end})
-        return True
+    def _tell(self, hook: str, cells: list[dict[str, Any]]) -> None:
+        self.registry.tell(hook, suite=self.suite.name, cells=cells, folder=str(self.folder))
 
 
 def _tell_lost(folder: Path) -> None:

@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 from fedbench.errors import UserError
@@ -139,16 +138,12 @@ def decide(contests: Sequence[Tried], options: Options, compute: Compute) -> dic
         there = [one for one in contests if rung < len(one.rungs)]
         again = replace(options, force=options.force and rung == 0)
         stage = f"tuning, part {rung + 1} of {most}"
-        if not _computed(partial(_entrants, there, rung), again, compute, stage):
+        if not _computed([cell for one in there for cell in one.entrants(rung)], again, compute, stage):
             return None
     if not _confirmed(contests, options, compute):
         return None
     winners = {one.key: one.contest.winner for one in contests}
     return {key: k for key, k in winners.items() if k is not None}
-
-
-def _entrants(contests: Sequence[Tried], rung: int) -> list[Cell]:
-    return [cell for one in contests for cell in one.entrants(rung)]
 
 
 def _confirmed(contests: Sequence[Tried], options: Options, compute: Compute) -> bool:
@@ -159,23 +154,15 @@ def _confirmed(contests: Sequence[Tried], options: Options, compute: Compute) ->
         for fresh in (False, True):
             part = [cell for id, cell in asked.items() if (id not in begun) == fresh]
             again = replace(options, force=options.force and fresh)
-            if part and not _computed(partial(list, part), again, compute, "tuning, confirming"):
+            if part and not _computed(part, again, compute, "tuning, confirming"):
                 return False
         done |= asked.keys()
     return True
 
 
-def _computed(cells: Callable[[], list[Cell]], options: Options, compute: Compute, stage: str) -> bool:
-    """Have cells computed; False where some are left. Another run on the folder may have left some where they were, so
-    that they are asked for twice."""
-    for attempt in range(2):
-        distinct = list({cell.id: cell for cell in cells()}.values())
-        outcome = compute(distinct, replace(options, force=options.force and attempt == 0), stage)
-        if not outcome.left:
-            return True
-        if outcome.gave_up or outcome.unended:
-            break
-    return False
+def _computed(cells: list[Cell], options: Options, compute: Compute, stage: str) -> bool:
+    """Have cells computed, equal ones once; False where some are left."""
+    return not compute(list({cell.id: cell for cell in cells}.values()), options, stage).left
 
 
 def leave(contests: Sequence[Tried], suite_folder: Path) -> None:

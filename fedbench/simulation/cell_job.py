@@ -32,10 +32,9 @@ class CellJob:
     folder: where its files go · manifest: its first one · plugins: files given by --plugin · processes: how many may
     compute it together · checkpoint_every: seconds · fresh: whether to start from the beginning · gpu_fraction: of a
     GPU's memory, the most it may take; None: all · until: after which round it ends as `halved`, to be resumed later;
-    None: after its last · seen: the computation that the run found in the folder (`manifest.computation`). A cell that
-    has ended with another one since was computed by another run, and is left as it is; None: it is computed all the
-    same · tested: about how many test and validation examples are enough, for a probe; None: all · registered: what
-    third-party plugins register (`Registry.found`), so that a worker imports those alone that its cell names.
+    None: after its last · tested: about how many test and validation examples are enough, for a probe; None: all ·
+    registered: what third-party plugins register (`Registry.found`), so that a worker imports those alone that its cell
+    names.
     """
 
     folder: Path
@@ -47,7 +46,6 @@ class CellJob:
     fresh: bool = False
     gpu_fraction: float | None = None
     until: int | None = None
-    seen: str | None = None
     tested: int | None = None
     registered: Mapping[str, Any] = field(default_factory=dict)
 

@@ -20,11 +20,11 @@ from fedbench.engine.process_group import ProcessGroup, together
 from fedbench.errors import NotApplicable, UserError, text_of, traceback_of
 from fedbench.registry.registry import Registry
 from fedbench.results import write_manifest, write_rows
-from fedbench.results.columns import HALVED, KEPT, ONLY_WITH_ROWS, TAKEN
+from fedbench.results.columns import HALVED, INTERRUPTED, KEPT, ONLY_WITH_ROWS
 from fedbench.results.files import cleared, described
 from fedbench.results.identity import read_by_its_method
-from fedbench.results.lock import Held, cell_lock
-from fedbench.results.manifest import believed_manifest, ended_since
+from fedbench.results.lock import HELD, Held, cell_lock
+from fedbench.results.manifest import believed_manifest
 from fedbench.results.metric_direction import declare
 from fedbench.simulation.cell_job import CellJob, config_of, last_rows, score_of
 from fedbench.simulation.checkpoint import Checkpoints, Progress, forget
@@ -44,7 +44,7 @@ class Halved(Exception):
     """The cell has reached the round that its job names, and can be resumed from its checkpoint."""
 
 
-LOCK = 5.0  # seconds to wait for a cell's lock: others hold it for a moment when they look at the cell
+LOCK = 5.0  # seconds to wait for a cell's lock: what a killed run has started dies a moment after it
 
 
 def compute(job: str, send: Send) -> dict[str, Any]:
@@ -86,16 +86,13 @@ def run(
         stopping: asked after each round; where it is true, the cell ends as `interrupted`, with a checkpoint.
         simulation: makes the simulation of the cell: another one where its clients are real.
 
-    A cell that another run computes, or has computed since this run saw it, is `taken` and stays as it is.
+    A cell at which another process is at work stays as it is, and is reported as interrupted, for the reason HELD.
     """
-    taken = {**job.manifest, "status": TAKEN, "reason": "another run computes it", "seconds": 0.0}
     try:
         with cell_lock(job.folder, LOCK):
-            if job.seen and ended_since(believed_manifest(job.folder), job.seen):
-                return taken
             return _ended(_Computation(job, send, stopping, simulation), processes)
     except Held:
-        return taken
+        return {**job.manifest, "status": INTERRUPTED, "reason": HELD, "seconds": 0.0}
 
 
 def _ended(cell: _Computation, processes: int) -> dict[str, Any]:

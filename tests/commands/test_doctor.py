@@ -16,8 +16,7 @@ from fedbench.commands.doctor import _folder, _worker
 from fedbench.disk import cache_dir, locked_file, require_room, try_folder
 from fedbench.errors import CannotWrite, UserError
 from fedbench.processes import fork_server
-from fedbench.results.documents import locked
-from fedbench.results.lock import cell_lock
+from fedbench.results.lock import cell_lock, suite_lock
 
 
 @pytest.fixture
@@ -54,12 +53,12 @@ def test_the_cache_alone_is_named_where_it_alone_has_no_locks(tmp_path, monkeypa
         require_room(tmp_path / "r")
 
 
-@pytest.mark.parametrize("of", ["file", "cell", "index"])
+@pytest.mark.parametrize("of", ["file", "cell", "suite"])
 def test_every_lock_names_its_file_where_there_are_none(tmp_path, without_locks, of):
     locks = {
         "file": lambda: locked_file(tmp_path / "a.lock"),
         "cell": lambda: cell_lock(tmp_path / "s" / "cells" / "x-0123456789ab"),
-        "index": lambda: locked(tmp_path / "index.json"),
+        "suite": lambda: suite_lock(tmp_path / "s", "fedbench run"),
     }
     with pytest.raises(UserError, match=rf"{tmp_path}.*lock: the file system of this folder has no locks"), locks[of]():
         pass

@@ -15,7 +15,7 @@ from samples import VALUES, rewrite
 from fedbench.errors import UserError
 from fedbench.results import content_hash, load, read_index, read_manifest, write_manifest, write_rows
 from fedbench.results.index import read_expected, write_expected
-from fedbench.results.lock import cell_lock
+from fedbench.results.lock import suite_lock
 from fedbench.results.merge import merge
 from fedbench.results.store import folder_of
 
@@ -216,10 +216,10 @@ def test_two_sets_of_a_papers_numbers_are_refused(tmp_path):
     assert not (tmp_path / "r").exists()
 
 
-def test_a_cell_that_a_run_is_at_is_not_replaced(tmp_path):
+def test_nothing_is_merged_into_a_folder_in_which_a_run_is_at_work(tmp_path):
     cell(tmp_path / "a")
     busy = cell(tmp_path / "r", status="running")
-    with cell_lock(busy), pytest.raises(UserError, match=rf"{busy} is being computed by another"):
+    with suite_lock(tmp_path / "r/s", "fedbench run"), pytest.raises(UserError, match=r"s: `fedbench run` \(process"):
         merge([tmp_path / "a"], tmp_path / "r")
     assert read_manifest(busy)["status"] == "running"
 

@@ -72,14 +72,15 @@ def test_a_candidate_that_diverged_is_no_failure(tmp_path, candidates, diverged,
     ends = EndedCells(lambda event: None, 1, candidates)
     ends.note({"event": "ended", "folder": str(folder), "status": "failed", "reason": "it broke"})
     assert ends.failures == failures and ends.may_start is (failures == 0)
-    assert ends.ran == {folder.name}
+    assert ends.of.keys() == {folder.name}
 
 
-def test_what_was_not_started_or_was_taken_over_did_not_run():
-    ends = EndedCells(lambda event: None, None)
-    for name, event, status in (("a", "ended", "finished"), ("b", "ended", "taken"), ("c", "unclaimed", "failed")):
-        ends.note({"event": event, "folder": f"x/{name}", "status": status, "reason": None})
-    assert ends.ran == {"a"}
+def test_what_was_not_started_did_not_run_and_an_end_that_is_told_twice_counts_once():
+    heard = []
+    ends = EndedCells(heard.append, None)
+    for name, event in (("a", "ended"), ("c", "unclaimed"), ("a", "ended")):
+        ends.note({"event": event, "folder": f"x/{name}", "status": "failed", "reason": None})
+    assert ends.of.keys() == {"a"} and ends.failures == 1 and len(heard) == 2
 
 
 def part(asked, status="halved", **told):
@@ -88,16 +89,14 @@ def part(asked, status="halved", **told):
 
 
 def test_a_cell_of_two_parts_is_counted_once():
-    first = part("abcd", computed="ab", elsewhere="cd")
-    second = part("bcd", computed="bd", elsewhere="c")
-    both = second.after(first)
-    assert (both.ran, len(both.elsewhere), both.kept, both.left) == (3, 1, 0, 0)
+    both = part("bcd", computed="bd").after(part("abcd", computed="abc"))
+    assert (both.ran, both.kept, both.left) == (4, 0, 0)
     reporting = part("e", "finished", computed="e").after(both)
-    assert (reporting.ran, len(reporting.elsewhere), reporting.kept) == (4, 1, 0)
+    assert (reporting.ran, reporting.kept) == (5, 0)
 
 
 def test_candidates_that_did_not_come_as_far_as_they_were_to_are_left():
     first = part("abcd", computed="abcd")
     second = part("ab", computed="a", behind="b").after(first)
-    assert (second.ran, second.kept, second.left, second.unended) == (4, 0, 1, 0)
+    assert (second.ran, second.kept, second.left) == (4, 0, 1)
     assert part("b", computed="b").after(second).left == 0

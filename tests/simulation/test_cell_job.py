@@ -10,7 +10,7 @@ import pytest
 from fedbench.simulation.cell_job import CellJob
 
 PLAIN = CellJob(Path("/r/s/skew-fedra-0"), {"id": "0", "config": {"seed": 0}}, "cpu", ["/mine.py"])
-SEEN = CellJob(Path("/r/s/x"), {}, "auto", [], 2, 30.0, True, 0.25, seen="0a")
+SEEN = CellJob(Path("/r/s/x"), {}, "auto", [], 2, 30.0, True, 0.25)
 HALVED = CellJob(Path("/r/s/x"), {}, "cpu", [], until=3)
 
 
@@ -21,7 +21,7 @@ def test_an_order_comes_back_as_it_was(order):
 
 def test_the_keys_are_those_that_executors_know():
     keys = {"folder", "manifest", "device", "plugins", "processes", "checkpoint_every", "fresh", "gpu_fraction"}
-    assert json.loads(PLAIN.to_json()).keys() == keys | {"until", "seen", "tested", "registered"}
+    assert json.loads(PLAIN.to_json()).keys() == keys | {"until", "tested", "registered"}
 
 
 def test_keys_that_an_executor_added_are_passed_over():
