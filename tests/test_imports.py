@@ -35,6 +35,7 @@ NO_TORCH = [
     "fedbench_plugins.executors.ray",
     "fedbench.runner.elsewhere",
     "fedbench_plugins.executors.slurm",
+    "fedbench_plugins.executors.flower",
     "fedbench.registry.assets",
     "fedbench.commands.dataset_check",
     "fedbench.runner.cells",

@@ -40,7 +40,7 @@ CHANGING = ("sets", "scenarios", "methods", "seeds", "variants", "add", "profile
     default="local",
     show_default=True,
     metavar="NAME",
-    help="Where cells run: local, ray or slurm; with options as in a suite: '{name: ray, address: auto}'.",
+    help="Where cells run: local, ray, slurm or flower; with options as in a suite: '{name: ray, address: auto}'.",
 )
 @click.option(
     "--gpu-fraction",

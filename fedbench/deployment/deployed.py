@@ -41,8 +41,8 @@ class Nodes(Protocol):
 
     name: str
 
-    def meet(self, clients: int) -> None:
-        """Wait for the nodes of all clients. Raises where they do not come."""
+    def meet(self, cell: Deployed) -> None:
+        """Wait for the nodes of all clients of a cell. Raises where they do not come."""
 
     def exchange(self, messages: Mapping[int, bytes], t: int) -> Mapping[int, Reply]:
         """Send a message to each of some nodes, and wait for their answers. Raises where too few answer."""
@@ -80,7 +80,7 @@ class Deployed(Simulation):
         """See `Simulation.run`. The nodes of all clients must be there when it begins."""
         progress = progress or Progress()
         self.rows = progress.tables["wire"]
-        self.nodes.meet(len(self.federation.clients))
+        self.nodes.meet(self)
         return super().run(on_round, team, progress)
 
     @functools.cached_property

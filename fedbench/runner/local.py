@@ -40,10 +40,13 @@ class Local:
         workers: how many processes.
         timeout: seconds after which a cell is ended, with everything it started.
         memory_limit: bytes that the processes of a cell may take together.
+        cell: the function that computes a cell, called with its job in a worker process.
     """
 
-    def __init__(self, workers: int = 1, timeout: float | None = None, memory_limit: int | None = None) -> None:
-        self.workers, self.timeout, self.memory_limit = workers, timeout, memory_limit
+    def __init__(
+        self, workers: int = 1, timeout: float | None = None, memory_limit: int | None = None, cell: str = CELL
+    ) -> None:
+        self.workers, self.timeout, self.memory_limit, self.cell = workers, timeout, memory_limit, cell
         self.asked: list[int] = []  # the signals, in the order in which they came
 
     def __call__(self, jobs: Iterable[str], on_event: OnEvent) -> None:
@@ -117,7 +120,7 @@ class _Execution:
     def _start(self, job: str) -> None:
         cell_job, limits = CellJob.from_json(job), self.limits
         before = believed_manifest(cell_job.folder)
-        child = Child(CELL, job, timeout=limits.timeout, memory_limit=limits.memory_limit)
+        child = Child(limits.cell, job, timeout=limits.timeout, memory_limit=limits.memory_limit)
         self.running[child] = _RunningCell(cell_job, child, before)
         self._report(self.running[child], {"event": "started"})
 

@@ -25,8 +25,9 @@ class Here:
             self.nodes[client] = Node(own, Examples(own), self.plugins)
         return self.nodes[client]
 
-    def meet(self, clients):
-        assert sorted(self.nodes) == list(range(clients))
+    def meet(self, cell):
+        for client in range(len(cell.federation.clients)):
+            cell.deal(client, self.node(client).examples)
 
     def exchange(self, messages, t):
         self.messages += [(t, client, content) for client, content in messages.items()]
@@ -42,10 +43,8 @@ def simulated(config, registry, cls=Simulation):
 
 
 def deployed(config, registry, nodes):
-    """The same on nodes, which have been dealt their examples."""
+    """The same on nodes."""
     simulation, progress = Deployed(config, registry, cell="c1", nodes=nodes), Progress()
-    for client in range(len(simulation.federation.clients)):
-        simulation.deal(client, nodes.node(client).examples)
     simulation.run(progress=progress)
     return simulation, progress.tables
 

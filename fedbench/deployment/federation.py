@@ -1,0 +1,236 @@
+"""A federation of Flower as processes of this machine: a SuperLink with TLS and registered keys, and SuperNodes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import psutil
+
+from fedbench.deployment.keys import AUTHORITY, CERTIFICATE, KEY, make_certificates, make_key
+from fedbench.deployment.server import NAME
+from fedbench.disk import write_atomically
+from fedbench.errors import UserError
+from fedbench.processes import process_tree
+
+PORT = 9092  # of a SuperLink, unless another is said
+OPENS, ENDS = 60.0, 5.0  # seconds that a SuperLink has to open its port, and a process to end
+QUIET = {  # it sends usage statistics and looks for updates unless it is told not to, and looks for work every 3 s
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+    "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1",
+    "OMP_NUM_THREADS": "1",
+}
+APP = """[project]
+name = "fedbench-cell"
+version = "1.0.0"
+description = "A cell of fedbench"
+license = "Apache-2.0"
+dependencies = []
+
+[tool.flwr.app]
+publisher = "fedbench"
+
+[tool.flwr.app.components]
+serverapp = "fedbench.deployment.app.server_app:app"
+clientapp = "fedbench.deployment.app.client_app:app"
+
+[tool.flwr.app.config]
+door = ""
+"""
+CONNECTION = '[superlink]\ndefault = "here"\n\n[superlink.here]\naddress = {}\nroot-certificates = {}\n'
+
+
+class Processes:
+    """Programs of Flower, each with a log in `folder/logs` and a home of its own. They end with this object."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.running = folder.resolve(), dict[str, subprocess.Popen]()
+
+    def environment(self, name: str) -> dict[str, str]:
+        """What a program of that name runs with."""
+        home = self.folder / "homes" / name
+        home.mkdir(parents=True, exist_ok=True)
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+        return {**os.environ, **QUIET, "FLWR_HOME": str(home), "PATH": path}
+
+    def start(self, name: str, *command: str) -> None:
+        """Start a program, which the system ends with this process."""
+        log = self.log(name)
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with open(log, "ab") as out:
+            self.running[name] = subprocess.Popen(
+                command,
+                stdout=out,
+                stderr=out,
+                stdin=subprocess.DEVNULL,
+                env=self.environment(name),
+                start_new_session=True,
+                preexec_fn=process_tree.end_with_parent,
+            )
+
+    def log(self, name: str) -> Path:
+        """What a program printed."""
+        return self.folder / "logs" / f"{name}.log"
+
+    def stop(self, *names: str, at_once: bool = False) -> None:
+        """End these programs and all that they started, by default all."""
+        chosen = [self.running.pop(name) for name in names or list(self.running)]
+        below = [process for one in chosen for process in _tree(one.pid)]
+        for number in (signal.SIGKILL,) if at_once else (signal.SIGTERM, signal.SIGKILL):
+            for process in below:
+                with suppress(psutil.NoSuchProcess):
+                    process.send_signal(number)
+            _, below = psutil.wait_procs(below, ENDS)
+        for one in chosen:
+            one.wait()
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop(at_once=True)
+
+
+def _tree(pid: int) -> list[psutil.Process]:
+    with suppress(psutil.NoSuchProcess):
+        one = psutil.Process(pid)
+        return [*one.children(recursive=True), one]
+    return []
+
+
+class Federation(Processes):
+    """A SuperLink's folder: its certificate, its database, and the keys of the nodes that may join.
+
+    Raises UserError where `folder` is no federation's, from all that needs one.
+    """
+
+    def __enter__(self) -> Federation:
+        return self
+
+    def create(self, clients: int, host: str, port: int, names: Sequence[str] = ()) -> None:
+        """Make certificates and keys. host: what it listens on · names: what nodes may call it by."""
+        make_certificates(self.folder, list(dict.fromkeys([*names, host, "127.0.0.1", "localhost"])))
+        for client in range(clients):
+            make_key(self.key(client))
+        facts = {"clients": clients, "host": host, "port": port, "registered": []}
+        self._write(facts)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """How many clients it has, the host and port it listens on, and which clients are registered."""
+        try:
+            found: dict[str, Any] = json.loads((self.folder / "federation.json").read_text())
+        except (OSError, ValueError) as error:
+            raise UserError(f"{self.folder} is no federation's folder; `fedbench deploy link` makes one") from error
+        return found
+
+    def _write(self, facts: Mapping[str, Any]) -> None:
+        write_atomically(self.folder / "federation.json", json.dumps(facts, indent=1).encode())
+
+    def key(self, client: int) -> Path:
+        """The key of the node of a client."""
+        return self.folder / "keys" / f"{NAME}{client}"
+
+    @property
+    def authority(self) -> Path:
+        """The certificate by which nodes know the SuperLink."""
+        return self.folder / AUTHORITY
+
+    def start_link(self, lasting: bool) -> None:
+        """Start the SuperLink, and register the nodes that are not registered. Raises UserError where it does not.
+
+        lasting: whether it knows them again after it has ended, which takes a database.
+        """
+        facts = self.facts
+        secure = {"certfile": CERTIFICATE, "keyfile": KEY, "ca-certfile": AUTHORITY}
+        self.start(
+            "superlink",
+            *("flower-superlink", "--host", facts["host"], "--port", str(facts["port"])),
+            *(part for name, file in secure.items() for part in (f"--ssl-{name}", str(self.folder / file))),
+            *(("--database", str(self.folder / "link.db")) if lasting else ()),
+            "--enable-supernode-auth",
+            "--disable-runtime-dependency-installation",
+        )
+        self.wait_for_link()
+        if missing := [n for n in range(facts["clients"]) if n not in facts["registered"]]:
+            self.register(missing)
+            self._write({**facts, "registered": sorted({*facts["registered"], *missing})})
+
+    def wait_for_link(self) -> None:
+        """Wait until the SuperLink's port is open. Raises UserError where it never is."""
+        until, (host, port) = time.monotonic() + OPENS, (self.facts["host"], self.facts["port"])
+        here = "127.0.0.1" if host == "0.0.0.0" else host
+        while time.monotonic() < until:
+            link = self.running.get("superlink")
+            if link is not None and link.poll() is not None:
+                break
+            with suppress(OSError), socket.create_connection((here, port), 1.0):
+                return
+            time.sleep(0.1)
+        raise UserError(f"the SuperLink does not open {here}:{port}: {_last(self.log('superlink'))}")
+
+    def register(self, clients: Sequence[int]) -> None:
+        """Let the nodes of these clients in, by the names of their keys."""
+        self._connect()
+        asked = [
+            self._flwr("supernode", "register", f"{self.key(n)}.pub", "here", "--name", f"{NAME}{n}") for n in clients
+        ]
+        for one in asked:
+            self._done("supernode register", one)
+
+    def submit(self, door: Path) -> None:
+        """Start the relay of a cell, which knocks at a door."""
+        self._connect()
+        write_atomically(self.folder / "app" / "pyproject.toml", APP.encode())
+        where = f"door={json.dumps(str(door))}"
+        self._done("run", self._flwr("run", str(self.folder / "app"), "here", "--run-config", where))
+
+    def _connect(self) -> None:
+        facts = self.facts
+        host = "127.0.0.1" if facts["host"] == "0.0.0.0" else facts["host"]
+        text = CONNECTION.format(json.dumps(f"{host}:{facts['port']}"), json.dumps(str(self.authority)))
+        self.environment("cli")
+        write_atomically(self.folder / "homes" / "cli" / "config.toml", text.encode())
+
+    def _flwr(self, *command: str) -> subprocess.Popen:
+        words = ["flwr", *command, "--format", "json"]
+        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+        return subprocess.Popen(words, env=self.environment("cli"), **pipes)
+
+    def _done(self, what: str, one: subprocess.Popen) -> None:
+        said = str(one.communicate()[0])
+        if one.returncode or '"success": false' in said:
+            raise UserError(f"flwr {what}: {said.strip()[-500:] or one.returncode}")
+
+
+def start_node(processes: Processes, name: str, address: str, authority: Path, key: Path, door: Path) -> None:
+    """Start a SuperNode. door: of its trainer."""
+    processes.start(
+        name,
+        *("flower-supernode", "--superlink", address, "--root-certificates", str(authority.resolve())),
+        *("--auth-supernode-private-key", str(key.resolve()), "--host", "127.0.0.1", "--port", str(free_port())),
+        *("--node-config", f"trainer={json.dumps(str(door))}"),
+    )
+
+
+def free_port() -> int:
+    """A port of this machine that nobody listens on."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def _last(log: Path) -> str:
+    """The last line of a log."""
+    with suppress(OSError):
+        lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+        return lines[-1] if lines else "it printed nothing"
+    return "it printed nothing"
