@@ -12,7 +12,8 @@ import numpy as np
 
 from fedbench.disk import hash_of_bytes, remembered
 from fedbench.errors import UserError
-from fedbench.types import Client, Clients, Dataset, Images, Splits, Texts
+from fedbench.types import NEXT_TOKEN, Client, Clients, Dataset, Images, Splits, Texts
+from fedbench.types.dataset import TASKS
 
 LOOKED_AT = 256  # float images whose range is looked at; a data set may be larger than memory
 DARK, DARKER = -0.25, 0.01  # images are normalised already if a larger share of their values than this lies below that
@@ -113,7 +114,7 @@ def _faults(splits: Splits, dataset: Dataset, by_client: bool) -> Iterator[str]:
 
 def fault_of_classes(dataset: Dataset) -> str:
     """That a data set has one class alone, which any answer is right about, in a sentence; "" where it has more."""
-    if len(dataset.classes) > 1:
+    if len(dataset.classes) > 1 or dataset.task == NEXT_TOKEN:
         return ""
     name = f"the one class {dataset.classes[0]!r}" if dataset.classes else "no class"
     return _two_needed(f"it has {name}", dataset)
@@ -122,6 +123,8 @@ def fault_of_classes(dataset: Dataset) -> str:
 def _fault_of_one_class(splits: Splits, dataset: Dataset) -> str:
     """The same of labels: whatever answers that class is right about all of them."""
     first = int(splits.test.y[0])
+    if dataset.task == NEXT_TOKEN:
+        return ""
     if (splits.test.y != first).any() or (splits.train.y != first).any():
         return ""
     noun = "text" if dataset.texts else "image"
@@ -145,6 +148,10 @@ def _of_untrained(splits: Splits, dataset: Dataset) -> list[DataFinding]:
 
 def fault_of_split(half: Images | Texts, dataset: Dataset, split: str) -> str:
     """What is wrong with a split, in a sentence; "" where nothing is."""
+    if dataset.task not in TASKS or (dataset.task == NEXT_TOKEN and not dataset.texts):
+        return f"`Dataset(task=...)` is {' or '.join(TASKS)}, the latter of texts, not {dataset.task!r:.80}"
+    if dataset.task != NEXT_TOKEN and getattr(half, "completion", None) is not None:
+        return f"{split} holds completions, and `Dataset(task={dataset.task!r})` says otherwise"
     if isinstance(half, Texts) != dataset.texts:
         return f"{split} holds {of_what(half)}, and `Dataset(texts={dataset.texts})` says otherwise"
     of_values = _fault_of_texts(half, split) if isinstance(half, Texts) else _fault_of_images(half, split)
@@ -174,8 +181,23 @@ def _fault_of_texts(texts: Texts, split: str) -> str:
         if not (_is_pair(one) if pairs else isinstance(one, str)):
             wanted = "a pair of strings, as the first is" if pairs and i else "a string, or all are pairs of strings"
             return f"{split}.text[{i}] must be {wanted}, not {of_what(one)}"
+    if texts.completion is not None:
+        return _fault_of_completions(texts, split)
     if n and not any(map(any, text) if pairs else text):
         return f"{split}.text has nothing but empty texts"
+    return ""
+
+
+def _fault_of_completions(texts: Texts, split: str) -> str:
+    n, given = len(texts.y), texts.completion
+    assert given is not None
+    if len(given) != n or not all(isinstance(one, str) for one in given):
+        return f"{split}.completion must be a string for each of the {n} prompts"
+    empty = next((i for i, one in enumerate(given) if not one.strip()), None)
+    if empty is not None:
+        return f"{split}.completion[{empty}] is empty: there is nothing in it to learn"
+    if texts.choices is not None and (len(texts.choices) != n or not all(texts.choices)):
+        return f"{split}.choices must hold one other completion at least for each of the {n} prompts"
     return ""
 
 
@@ -214,6 +236,8 @@ def repeated(splits: Splits) -> int:
 
 def _values(half: Images | Texts) -> Iterator[Hashable]:
     """What is equal where images or texts are."""
+    if isinstance(half, Texts) and half.completion is not None:
+        return zip(half.text, half.completion, strict=True)
     if isinstance(half, Texts):
         return (one if isinstance(one, str) else tuple(one) for one in half.text)
     return (blake2b(np.ascontiguousarray(x).data, digest_size=16).digest() for x in half.x)

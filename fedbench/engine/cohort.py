@@ -27,6 +27,7 @@ from fedbench.engine.stacked_params import Pulling, StackedParams
 from fedbench.models.adapter import Stack, drops_out, stacked
 from fedbench.models.backbone import Blocks, Plain, recomputed
 from fedbench.models.draws import Draws
+from fedbench.models.heads import counted
 from fedbench.models.layered import PADDING
 from fedbench.models.lowrank import FROZEN, Terms, load_additions
 from fedbench.models.optimizer import make_optimizer
@@ -158,7 +159,8 @@ class Step:
             else:
                 x, y = ({n: inputs[n][i][part] for n, part in rows.items()} for i in (0, 1))
             answers = forward(self.model, self.leaves, self.plan, x, self.draws, job.checkpointing)
-            each, shares = losses_of(job.objective, answers, y, job.t), [len(y[n]) / len(inputs[n][1]) for n in rows]
+            each = losses_of(job.objective, answers, y, job.t)
+            shares = [counted(y[n]) / counted(inputs[n][1]) for n in rows]
             if min(shares) < 1:
                 each = each * each.new_tensor(shares)
             if self.optimizer is not None and each.requires_grad:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from fedbench.engine.stacked_params import StackedParams
 from fedbench.models.adapter import Stack, stacked
 from fedbench.models.backbone import Blocks
 from fedbench.models.draws import Draws
+from fedbench.models.heads import UNCOUNTED, TokenStates
 from fedbench.models.kernels import linears
 from fedbench.models.layered import Mask, Packing
 from fedbench.types import Objective, Plan
@@ -101,10 +103,24 @@ class _Joined(torch.autograd.Function):
 @dataclass(frozen=True)
 class Answers:
     """The answers of clients with batches of one size B and equally many exits: the logits (n, B, C) of each
-    exit, which keep their gradients."""
+    exit, which keep their gradients. Of next tokens what the head (V, D) reads of them, (n, B, T, D)."""
 
     clients: list[int]
     exits: list[Tensor]
+    head: Tensor | None = None
+
+    def of_each(self) -> Iterator[list[Any]]:
+        """Client by client what an objective takes."""
+        for own in zip(*(o.unbind() for o in self.exits), strict=True):
+            yield list(own) if self.head is None else [TokenStates(o, self.head) for o in own]
+
+    def labels(self, y: Mapping[int, Tensor]) -> Tensor:
+        """(n, B) of classes, or (n, B, T) of next tokens, behind which there is nothing that counts."""
+        own = [y[n] for n in self.clients]
+        if self.head is not None:
+            T = self.exits[0].shape[2]
+            own = [pad(tokens, (0, T - tokens.shape[1]), value=UNCOUNTED) for tokens in own]
+        return torch.stack(own)
 
 
 class ReadOut:
@@ -130,28 +146,32 @@ class ReadOut:
             for clients in tokens.in_equal_groups(some):
                 features = self._features(tokens, clients)
                 for name in names:
-                    logits = linears(features, *self.leaves.classifier(name, clients))
+                    logits = features
+                    if not self.model.predicts_tokens:
+                        logits = linears(features, *self.leaves.classifier(name, clients))
                     self.found |= {(n, name): (logits, row) for row, n in enumerate(clients)}
 
     def _features(self, tokens: Tokens, clients: list[int]) -> Tensor:
-        """(n, B, D)"""
+        """(n, B, D), or (n, B, T, D) where every token is read."""
         sizes, draws = [tokens.sizes[n] for n in clients], [self.draws[n] for n in clients]
         stack = Stack(self.leaves.read_out(clients), sizes, draws, lengths=tokens.lengths_of(clients))
         with stacked(self.model, stack):
             features = self.model.features(tokens.of(clients), tokens.mask_of(clients))
-        return features.view(len(clients), sizes[0], -1)
+        return features.view(len(clients), sizes[0], *features.shape[1:])
 
     def answers(self, sizes: Mapping[int, int]) -> list[Answers]:
         """Of all clients, those of equal sizes and exits together. sizes: their batches'."""
         groups: dict[tuple[int, int], list[int]] = {}
         for n, B in sizes.items():
             groups.setdefault((B, len(self.plan.exits[n])), []).append(n)
+        head = self.model.decoder.vocabulary if self.model.predicts_tokens else None
         return [
-            Answers(clients, [self._exit(clients, i) for i in range(exits)]) for (_, exits), clients in groups.items()
+            Answers(clients, [self._exit(clients, i) for i in range(exits)], head)
+            for (_, exits), clients in groups.items()
         ]
 
     def _exit(self, clients: Sequence[int], i: int) -> Tensor:
-        """(n, B, C): the logits of every client's i-th exit."""
+        """(n, B, C): the logits of every client's i-th exit; of next tokens what the head reads, (n, B, T, D)."""
         found = [self.found[n, self.plan.exits[n][i].classifier] for n in clients]
         first, _ = found[0]
         if [row for whole, row in found if whole is first] == list(range(len(first))) and len(first) == len(found):
@@ -165,22 +185,22 @@ class ReadOut:
 
 
 def losses_of(objective: Objective, answers: Sequence[Answers], y: Mapping[int, Tensor], t: int) -> Tensor:
-    """(n,) the loss of each client, in the order of y: the labels (B_n,) of each.
+    """(n,) the loss of each client, in the order of y: the labels (B_n,) of each, or its next tokens (B_n, T_n).
 
     An objective that has a function of many clients' exits (n, B, C) and labels (n, B), `objective.stacked`, is called
     once for clients with equal batch sizes and numbers of exits. Any other is called client by client.
     """
     found: dict[int, Tensor] = {}
     for answer in answers:
-        labels = torch.stack([y[n] for n in answer.clients])
+        labels = answer.labels(y)
         stacked = getattr(objective, "stacked", None) if len(labels) > 1 else None
-        each = _one_by_one(objective, answer.exits, labels, t) if stacked is None else stacked(answer.exits, labels, t)
+        each = _one_by_one(objective, answer, labels, t) if stacked is None else stacked(answer.exits, labels, t)
         if answer.clients == list(y):
             return each
         found |= dict(zip(answer.clients, each.unbind(), strict=True))
     return torch.stack([found[n] for n in y])
 
 
-def _one_by_one(objective: Objective, exits: Sequence[Tensor], y: Tensor, t: int) -> Tensor:
-    rows = zip(*(o.unbind() for o in exits), strict=True)
-    return torch.stack([objective(list(own), labels, t) for own, labels in zip(rows, y.unbind(), strict=True)])
+def _one_by_one(objective: Objective, answer: Answers, y: Tensor, t: int) -> Tensor:
+    rows = answer.of_each()
+    return torch.stack([objective(own, labels, t) for own, labels in zip(rows, y.unbind(), strict=True)])

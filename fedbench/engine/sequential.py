@@ -15,6 +15,7 @@ from torch.linalg import vector_norm
 from fedbench.models.adapter import seed_dropout
 from fedbench.models.backbone import Blocks
 from fedbench.models.draws import Draws
+from fedbench.models.heads import counted
 from fedbench.models.lowrank import FROZEN, Terms, load_additions, pairs, scaled
 from fedbench.models.optimizer import make_optimizer
 from fedbench.models.param_paths import at_classifier, by_layer, holders, places, trained_by
@@ -117,7 +118,7 @@ def _tune(
             losses.append(0.0)
             for part in draws.parts(len(y), job.micro_batch):
                 own, is_last = y[part], part.stop == len(y)
-                loss = len(own) / len(y) * job.objective(model(x[part], S_n, plan.exits[n]), own, job.t)
+                loss = counted(own) / counted(y) * job.objective(model(x[part], S_n, plan.exits[n]), own, job.t)
                 losses[-1] += loss.item()
                 if optimizer is not None:
                     (loss + pull() + tail() if is_last else loss).backward()

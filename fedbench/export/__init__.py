@@ -16,7 +16,7 @@ from torch import nn
 
 from fedbench.disk import cannot_write, put_in_place
 from fedbench.errors import UserError
-from fedbench.export import loralib, merged, peft
+from fedbench.export import decoders, loralib, merged, peft
 from fedbench.export.card import base, card, made, note
 from fedbench.export.parts import Parts, check_adapters, parts_of
 from fedbench.export.texts import PlainText, TextBackbone
@@ -61,12 +61,18 @@ def export(cell: str | Path, form: str, out: str | Path, registry: Registry, for
         )
     parts = parts_of(model, simulation.evaluation.test.size, _texts(simulation, registry))
     with _put_in_place(out, force) as folder:
-        architecture, making = _written(folder, out, form, simulation, parts, registry)
-        if len(model.exits) > 1:
+        decodes = model.blocks.predicts_tokens
+        if decodes:
+            architecture, making = None, decoders.write(folder, out, form, parts)
+        else:
+            architecture, making = _written(folder, out, form, simulation, parts, registry)
+        if len(model.exits) > 1 and not decodes:
             save_file(parts.exits(), folder / EXITS)
         config = card(form, simulation, parts, architecture, load([cell]))
         (folder / CONFIG).write_text(json.dumps(config, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     files = {path.name: path.stat().st_size for path in sorted(out.iterdir())}
+    if decodes:
+        return Export(out, files, making, note(parts))
     loading = f"{making}\n{FORMATS[form].LOAD.format(folder=str(out))}"
     return Export(out, files, f"{loading}\n{parts.texts.asking()}" if parts.texts else loading, note(parts))
 

@@ -13,6 +13,7 @@ from fedbench.results import Result
 from fedbench.results.scores import Scores, average, by_domain
 from fedbench.simulation.batches import NORMALIZE
 from fedbench.simulation.simulation import Simulation
+from fedbench.types import NEXT_TOKEN
 
 
 def card(
@@ -57,11 +58,19 @@ def _of_texts(form: str, simulation: Simulation, parts: Parts) -> dict[str, Any]
     assert parts.texts is not None
     return {
         **(parts.texts.config(parts.layers) if form == "merged" else {}),
-        "num_classes": parts.num_classes,
-        "label_names": list(simulation.dataset.classes),
-        "pooling": getattr(parts.texts.root, "pooling", None),
+        **_answers(simulation, parts),
         "max_length": parts.texts.max_length,
     }
+
+
+def _answers(simulation: Simulation, parts: Parts) -> dict[str, Any]:
+    """What a model of texts answers with."""
+    if parts.model.blocks.predicts_tokens:
+        return {"task": NEXT_TOKEN}
+    assert parts.texts is not None  # it is asked of such models alone
+    pooling = getattr(parts.texts.root, "pooling", None)
+    labels = list(simulation.dataset.classes)
+    return {"num_classes": parts.num_classes, "label_names": labels, "pooling": pooling}
 
 
 def _origin(form: str, simulation: Simulation, parts: Parts, results: Sequence[Result]) -> dict[str, Any]:
@@ -89,6 +98,8 @@ def note(parts: Parts) -> str | None:
     if len(parts.model.exits) == 1:
         return None
     names = ", ".join(exit.classifier for exit in parts.model.exits)
+    if parts.model.blocks.predicts_tokens:
+        return f"The method answers with several exits ({names}). The model written has the deepest of them alone."
     return (
         f"The method answers with several classifiers ({names}). The model written answers with the deepest of them "
         f"alone, {parts.model.last.classifier}; all are in exits.safetensors."

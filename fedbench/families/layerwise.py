@@ -11,6 +11,7 @@ import torch
 from torch import Generator, Tensor
 
 from fedbench import seeding
+from fedbench.errors import NotApplicable, UserError
 from fedbench.families import allocation as alloc
 from fedbench.families.batch_parts import is_mean, mixes_images, refuse_parts
 from fedbench.families.deployed_submodel import DeployedSubmodel, SizesOf, SubmodelAnswer, deepest, depths
@@ -22,6 +23,7 @@ from fedbench.models.adapter import fold
 from fedbench.models.backbone import HEAD, Blocks, in_layers, load
 from fedbench.models.cost import Holding, holding_of, whole
 from fedbench.models.globalmodel import GlobalModel
+from fedbench.models.heads import over_tokens
 from fedbench.models.lowrank import FROZEN, bytes_added, load_additions
 from fedbench.types import ClientCost, Cohort, Exit, Job, Objective, Plan, Pull, Report, Uploads
 
@@ -103,6 +105,7 @@ def layerwise(
     own = PersonalParams(setup.store, kept, setup.device) if kept else None
     drawn = FreshParams(model, redrawn, setup.seed if redrawn else 0)  # what reads no seed is priced once for all
     allocate, aggregate, loss = (setup.component(kind, ref) for kind, ref in refs)
+    loss = over_tokens(loss) if model.predicts_tokens else loss
     made = Layerwise(
         setup=setup, model=model, allocate=allocate, aggregate=aggregate, objective=loss,
         depth_of=depth_of, exits_of=exits_of, share=share, start=start, pull=pull, view=view, predict=predict,
@@ -331,8 +334,12 @@ class Layerwise:
 def _trainable(setup: Setup, adapt: bool, exits_of: ExitsOf) -> Blocks:
     """The backbone with its adapters and every classifier that some depth has."""
     model = in_layers(setup.backbone)
+    if model.predicts_tokens and not adapt:
+        raise NotApplicable("it trains classifiers alone, and the head of next tokens is frozen")
     if adapt:
         setup.adapter(model)
+    if model.predicts_tokens and model.decoder.vocabulary.requires_grad:
+        raise UserError("the adapter trains the embeddings, which are the head of next tokens; that stays frozen")
     names = {exit.classifier for depth in range(1, model.num_layers + 1) for exit in exits_of(depth)}
     for name in sorted(names | {HEAD}):
         model.add_classifier(name, setup.num_classes)

@@ -125,6 +125,8 @@ def trainable(setup: Setup, start: str = "pretrained") -> WholeModel:
     for a model that has one parameter in several places, where a client's own cannot stand for it.
     """
     own = setup.backbone.model
+    if setup.backbone.predicts_tokens:
+        raise NotApplicable("it trains the whole model, and the head of next tokens, its vocabulary, is frozen")
     if len([*own.named_parameters(remove_duplicate=False)]) > len([*own.parameters()]):
         raise NotApplicable(
             f"{type(own).__name__} has one parameter in several places, and cannot be trained as a whole"

@@ -17,7 +17,8 @@ from torch.utils.checkpoint import checkpoint
 
 from fedbench.errors import NotApplicable, UserError
 from fedbench.models.draws import Draws
-from fedbench.models.layered import Layered, Mask, Packing, Tokenizer, cut, is_layered
+from fedbench.models.heads import TokenStates
+from fedbench.models.layered import Decoder, Layered, Mask, Packing, Tokenizer, cut, is_layered
 from fedbench.types import Exit
 
 HEAD = "head"  # the classifier at the end of every model
@@ -111,6 +112,7 @@ class Body(nn.Module):
         self.model = model.requires_grad_(False)
         self.num_features, self.origin = num_features, origin
         self.classifiers = nn.ModuleDict()
+        self.predicts_tokens = False
 
     @property
     def reads_texts(self) -> bool:
@@ -124,13 +126,37 @@ class Body(nn.Module):
             return torch.zeros(1, size, dtype=torch.int64, device=like.device)
         return like.new_zeros(1, 3, size, size)
 
+    def target(self, size: int) -> Tensor:
+        """The class of that input, (1,), or its next tokens, (1, T), all of which count; zeros."""
+        shape = (1, size) if self.predicts_tokens else (1,)
+        return torch.zeros(shape, dtype=torch.int64, device=self.device)
+
+    def predict_tokens(self) -> None:
+        """Let exits be read by the frozen head that the decoder came with. Raises UserError for another model."""
+        if not (self.reads_texts and hasattr(type(self.model), "open_head")):
+            raise UserError(
+                f"{type(self.model).__name__} predicts no next tokens: that takes a decoder, such as micro_llama, "
+                "smollm2_135m, or with `hf` a Llama, Qwen, Mistral or GPT-2"
+            )
+        self.decoder.open_head()
+        self.model.requires_grad_(False)
+        self.predicts_tokens = True
+
+    @property
+    def decoder(self) -> Decoder:
+        """The model by what a decoder can do besides."""
+        return cast(Decoder, self.model)
+
     @property
     def device(self) -> torch.device:
         return next(self.model.parameters()).device
 
     def add_classifier(self, name: str, num_classes: int) -> None:
-        """Add a trainable classifier."""
+        """Add a trainable classifier; of a model that predicts tokens an exit, which its frozen head reads."""
         like = next(self.model.parameters())
+        if self.predicts_tokens:
+            self.classifiers[name] = nn.Identity()
+            return
         self.classifiers[name] = Classifier(self.num_features, num_classes).to(like.device, like.dtype)
 
     def draw(self, generator: torch.Generator) -> None:
@@ -216,10 +242,21 @@ class Blocks(Body):
         return self.embed(self.example(size)).shape[1]
 
     def features(self, tokens: Tensor, mask: Mask = None) -> Tensor:
-        """(B, T, D) -> (B, D): the frozen final norm, then the model's pooling. Features stay what they are."""
+        """(B, T, D) -> (B, D): the frozen final norm, then the model's pooling. Features stay what they are. Where the
+        model predicts tokens, after the norm alone, (B, T, D)."""
         if isinstance(mask, Packing):
             tokens, mask = mask.padded(tokens), mask.mask
+        if self.predicts_tokens:
+            return self.decoder.states(tokens)
         return tokens if tokens.dim() == 2 else self.layered.pool(tokens, mask)
+
+    def answer(self, name: str, features: Tensor) -> Tensor:
+        """Features (B, D) -> the logits (B, C) of the classifier of that name. Where the model predicts tokens, what
+        its head is to read, `TokenStates`, which stands in their place."""
+        if self.predicts_tokens:
+            return cast(Tensor, TokenStates(features, self.decoder.vocabulary))
+        logits: Tensor = self.classifiers[name](features)
+        return logits
 
     def pooled(self, x: Tensor, layers: Sequence[int] | None = None) -> Tensor:
         """(B, 3, H, W) or ids (B, T) -> (B, D): the features after these layers, by default after all."""
@@ -232,7 +269,7 @@ class Blocks(Body):
         """(B, 3, H, W) or ids (B, T) -> the logits (B, C) of every exit, running only `layers`, in order. It takes
         features (B, D), too, where `reads_features` says so."""
         if x.is_floating_point() and x.dim() == 2:
-            return [self.classifiers[exit.classifier](x) for exit in exits]
+            return [self.answer(exit.classifier, x) for exit in exits]
         at: dict[int, list[str]] = {}
         for exit in exits:
             at.setdefault(exit.depth, []).append(exit.classifier)
@@ -242,13 +279,14 @@ class Blocks(Body):
                 tokens = self.layer(layers[depth - 1], tokens, mask)
             if depth in at:
                 features = self.features(tokens, mask)
-                logits.update({name: self.classifiers[name](features) for name in at[depth]})
+                logits.update({name: self.answer(name, features) for name in at[depth]})
         return [logits[exit.classifier] for exit in exits]
 
     def reads_features(self, layers: Sequence[int], exits: Sequence[Exit]) -> bool:
         """Whether such a model is classifiers upon features of all layers in which nothing is trained, nor added to:
         what they read of an image never changes."""
         last = len(layers) == self.num_layers and all(exit.depth == self.num_layers for exit in exits)
+        last = last and not self.predicts_tokens
         return last and not self.bases and not any(p.requires_grad for p in self.model.parameters())
 
     def r(self, j: int) -> dict[str, nn.Parameter]:

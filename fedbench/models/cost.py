@@ -4,7 +4,7 @@ Measured from shapes alone."""
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 from fedbench.models.adapter import SeededDropout
 from fedbench.models.backbone import Blocks, identity, once, parameters_of
-from fedbench.models.counting import counted, to_answer
+from fedbench.models.counting import counted, most_alive, to_answer
+from fedbench.models.heads import LOGITS_AT_ONCE, TokenStates
 from fedbench.models.lowrank import pairs
 from fedbench.models.optimizer import optimizer_states
 from fedbench.models.param_paths import holds, name_of, named_by, of_classifier
@@ -162,6 +163,7 @@ def measure(
     travels = [s for s in sizes if not named_by(s.name, travel.unsent)]
     held, trained = sum(s.held for s in sizes), sum(s.trained for s in sizes)
     at_once = images_at_once(train)
+    head = _head_bytes(shape, holding, objective, at_once * image_size)
     copies = 1 + optimizer_states(train["optimizer"]) + regularizer_copies(train)  # and the tensor itself
     kinds = {"adapters": [s for s in travels if not s.reads], "classifiers": [s for s in travels if s.reads]}
     words = outside if shape.model.reads_texts else 0  # of the whole vocabulary, before the first layer
@@ -178,11 +180,11 @@ def measure(
         flops_per_image=flops,
         bytes_down=sum(one.down for one in sent),
         bytes_up=sum(one.up for one in sent),
-        memory_bytes=frozen_bytes + held + copies * trained + at_once * activations,
+        memory_bytes=frozen_bytes + held + copies * trained + head + at_once * activations,
         sent=tuple(one for one in sent if one.down or one.up),
         workspace_bytes=at_once * max(0, _passing(shape, holding, image_size) - activations),
         batch=at_once,
-        passes=((0, activations),),
+        passes=((head, activations),),
         frozen=Frozen(words, outside - words, layer, *_constant(shape, holding, objective, image_size, flops)),
     )
 
@@ -195,7 +197,7 @@ def _constant(
     flops: of the whole pass, forward and backward.
     """
     model = shape.model
-    if model.bases or any(p.requires_grad for p in model.model.parameters()):
+    if model.bases or model.predicts_tokens or any(p.requires_grad for p in model.model.parameters()):
         return ()
     D = model.num_features
 
@@ -206,6 +208,28 @@ def _constant(
     key = ("above", holding.exits, identity(objective), image_size)
     above, _ = once(model.origin, shape.parameters, key, lambda: counted(model, loss, image_size, model.blocks))
     return flops - above, len(holding.exits) * D * next(model.parameters()).element_size()
+
+
+def _head_bytes(shape: Shape, holding: Holding, objective: Objective, tokens: int) -> int:
+    """Bytes that the loss of so many next tokens takes beyond what it saves: of one chunk of them (`heads.chunks`), and
+    of what an exit's gradient holds. 0 of a classifier, whose logits are saved activations."""
+    model, D = shape.model, shape.model.num_features
+    if not model.predicts_tokens:
+        return 0
+    head, m = model.decoder.vocabulary, len(holding.exits)
+
+    def work(rows: int) -> int:
+        on_meta = functools.partial(torch.empty, dtype=head.dtype, device="meta")
+        states = [on_meta(1, rows, D).requires_grad_() for _ in range(m)]
+        exits: Any = [TokenStates(one, on_meta(head.shape)) for one in states]
+        y = torch.zeros(1, rows, dtype=torch.int64, device="meta")
+        return most_alive(lambda: objective(exits, y, 0))
+
+    def measured() -> int:
+        return work(min(tokens, max(1, LOGITS_AT_ONCE // len(head))))
+
+    key = ("head", m, identity(objective), tokens, head.shape)
+    return once(model.origin, shape.parameters, key, measured)
 
 
 def micro_batch_of(train: Mapping[str, Any]) -> int | None:
@@ -379,7 +403,13 @@ def layer_costs(model: Blocks, image_size: int) -> Tensor:
     head, shape = next(iter(model.classifiers)), Shape(model)
 
     def flops(depth: int) -> int:
-        return per_image(shape, whole(depth, [Exit(depth, head)]), lambda o, y, t: o[0].sum(), image_size)[0]
+        return per_image(shape, whole(depth, [Exit(depth, head)]), _anything, image_size)[0]
 
     one = flops(2) - flops(1) if model.num_layers > 1 else flops(1)
     return torch.full((model.num_layers,), float(one), dtype=torch.float64)
+
+
+def _anything(exits: Sequence[Any], y: Tensor, t: int) -> Tensor:
+    """A scalar that depends on what the one exit reads."""
+    total: Tensor = (exits[0].states if isinstance(exits[0], TokenStates) else exits[0]).sum()
+    return total

@@ -111,12 +111,11 @@ def _used(module: nn.Module, left_out: Mapping[int, Any]) -> Iterator[nn.Paramet
 
 
 def one_image(model: nn.Module, image_size: int) -> tuple[Tensor, Tensor]:
-    """x (1, 3, H, W), or of a model of texts (1, T), and y (1,) on the model's device."""
+    """x (1, 3, H, W), or of a model of texts (1, T), and y (1,), or next tokens (1, T), on the model's device."""
     bodies = (module for module in model.modules() if isinstance(module, Body))
     if (body := next(bodies, None)) is not None:
-        x = body.example(image_size)
-    else:
-        x = next(model.parameters()).new_zeros(1, 3, image_size, image_size)
+        return body.example(image_size), body.target(image_size)
+    x = next(model.parameters()).new_zeros(1, 3, image_size, image_size)
     return x, torch.zeros(1, dtype=torch.long, device=x.device)
 
 

@@ -120,7 +120,7 @@ class Layered(Protocol):
             of the MLP.
 
     A model of texts with an attribute `packs` that is true promises that `run` takes a `Packing` for a mask, with
-    hidden states (1, N, D). Such a model computes no padding.
+    hidden states (1, N, D). Such a model computes no padding. One that can predict next tokens is a `Decoder` too.
     """
 
     reads_texts: bool
@@ -142,6 +142,23 @@ class Layered(Protocol):
 
     def pool(self, hidden: Tensor, mask: Tensor | None) -> Tensor:
         """(B, T, D) -> what classifiers read, (B, D): after the final norm."""
+        ...
+
+
+class Decoder(Protocol):
+    """What a model of texts has in addition to `Layered` that predicts next tokens: no token reads those behind it."""
+
+    def open_head(self) -> None:
+        """Have the head that the model was pre-trained with among its parameters, where it has one of its own."""
+        ...
+
+    @property
+    def vocabulary(self) -> Tensor:
+        """The head's weight (V, D), one row for each token; often that of the embeddings."""
+        ...
+
+    def states(self, hidden: Tensor) -> Tensor:
+        """(B, T, D) -> what the head reads, of the same shape: after the final norm."""
         ...
 
 

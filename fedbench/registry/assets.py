@@ -24,7 +24,7 @@ from fedbench.errors import Broke, UnknownName, UserError, summary_of, text_of
 from fedbench.machine import package_version
 from fedbench.processes import supervisor
 from fedbench.registry.registry import Registry, dataset_of, dataset_ref
-from fedbench.types import SIZES, Dataset, Splits
+from fedbench.types import CLASSIFICATION, NEXT_TOKEN, SIZES, Dataset, Splits
 from fedbench.words import counted, nearest
 
 if TYPE_CHECKING:
@@ -75,8 +75,11 @@ class Assets:
         return (at_any_size or self.dataset(data, 32)).domains
 
     def backbone(self, ref: Ref) -> dict[str, Any]:
-        """num_layers, image_size, the weights' fingerprint and whether it reads texts; no weights are read where the
-        plugin can do without. Computed again once a file has changed that its options name."""
+        """num_layers, image_size, the weights' fingerprint and whether it reads texts, or predicts their tokens.
+
+        No weights are read where the plugin can do without. Computed again once a file has changed that its options
+        name.
+        """
 
         def compute() -> dict[str, Any]:
             if self._is_foreign("backbone", ref):
@@ -86,7 +89,8 @@ class Assets:
 
             layers = body_of(source.model, image_size=source.image_size).num_layers
             facts = {"num_layers": layers, "image_size": source.image_size, "fingerprint": source.fingerprint}
-            return {**facts, "texts": source.tokenizer is not None}
+            decodes = hasattr(type(source.model), "open_head")
+            return {**facts, "texts": source.tokenizer is not None, "decodes": decodes}
 
         named = _with_files(ref)
         key = json.dumps(named, sort_keys=True)
@@ -154,7 +158,12 @@ class Assets:
         if size not in sizes and self._is_foreign("dataset", data):
             facts = self._asked("dataset_facts", [dict(given), image_size], ("dataset", data))
             sizes[size] = Dataset(
-                tuple(facts["domains"]), tuple(facts["classes"]), facts["fingerprint"], _unread, texts=facts["texts"]
+                tuple(facts["domains"]),
+                tuple(facts["classes"]),
+                facts["fingerprint"],
+                _unread,
+                texts=facts["texts"],
+                task=facts["task"],
             )
         elif size not in sizes:
             with self.registry.blaming("dataset", data["name"]):
@@ -176,10 +185,17 @@ class Assets:
             from fedbench.models.layered import tokenized  # here, so that lists import no torch
 
             tokenizer: Any = self.source(config["backbone"]).tokenizer
+            if dataset.task == NEXT_TOKEN:
+                from fedbench.models.continuations import encoded, fits
+
+                kept = [half.at(fits(tokenizer, half, most).nonzero()[0]) for half in halves]
+                found = ((len(one.ids) - 1 for one in encoded(tokenizer, half, most)) for half in kept)
+                return [max(own, default=1) for own in found]
             return [max(map(len, tokenized(tokenizer, half.text, most)), default=1) for half in halves]
 
         weights = [_with_files(config["backbone"]), self.stamp("backbone", config["backbone"])]
-        lengths = remembered("text lengths", [dataset.fingerprint, most, weights], compute)
+        task = [] if dataset.task == CLASSIFICATION else [dataset.task]
+        lengths = remembered("text lengths", [dataset.fingerprint, most, weights, *task], compute)
         train, test = (dataclasses.replace(half, length=n) for half, n in zip(halves, lengths, strict=True))
         return dataclasses.replace(dataset, load=lambda: dataclasses.replace(splits, train=train, test=test))
 
@@ -191,7 +207,7 @@ class Assets:
         """The domains, classes and fingerprint of a data set, and whether it holds texts."""
         dataset = self.dataset(data, image_size)
         facts = {"domains": dataset.domains, "classes": dataset.classes, "fingerprint": dataset.fingerprint}
-        return {**facts, "texts": dataset.texts}
+        return {**facts, "texts": dataset.texts, "task": dataset.task}
 
     def doubts(self, config: Mapping[str, Any]) -> list[str]:
         """What is wrong with the data of a cell that is computed all the same, see `fedbench.data.checked.doubts`.
@@ -215,7 +231,7 @@ class Assets:
             return list(self._asked("prepare", [dict(config)], who, DECODING))
         backbone = self.backbone(config["backbone"])
         dataset = self.dataset(config["data"], backbone["image_size"])
-        if fault := mismatch(dataset.texts, backbone["texts"], config):
+        if fault := mismatch(dataset.texts, backbone["texts"], config) or self._task_fault(dataset, backbone, config):
             raise UserError(fault)
         train = dataset.load().train
         partition = self.registry.make("partition", config["data"]["partition"])
@@ -228,6 +244,19 @@ class Assets:
                     f"{key}: {counted(len(given), 'value')} for {counted(len(clients), 'client')}; give one for each"
                 )
         return self.doubts(config)
+
+    def _task_fault(self, dataset: Dataset, backbone: Mapping[str, Any], config: Mapping[str, Any]) -> str:
+        """Why a backbone or metrics are not for a data set's task; "" where they are."""
+        if dataset.task == NEXT_TOKEN and not backbone.get("decodes"):
+            return (
+                f"the data set {config['data']['name']!r} is of next tokens, which the backbone "
+                f"{config['backbone']['name']!r} predicts none of; a decoder is micro_llama, smollm2_135m or hf"
+            )
+        metrics = {}
+        for ref in config["evaluation"]["metrics"]:
+            if not self._is_foreign("metric", ref):
+                metrics[ref["name"]] = self.registry.make("metric", ref)
+        return task_fault(dataset.task, metrics)
 
     def fingerprints(self, config: Mapping[str, Any]) -> dict[str, str]:
         """What stands behind the names of a configuration: the pixels and the weights."""
@@ -279,6 +308,18 @@ def mismatch(texts: bool, reads_texts: bool, config: Mapping[str, Any]) -> str:
     return (
         f"the data set {data!r} holds {kinds[texts]}, and the backbone {backbone!r} takes {kinds[reads_texts]}; one of "
         f"{kinds[texts]} is {instead}"
+    )
+
+
+def task_fault(task: str, metrics: Mapping[str, Any]) -> str:
+    """Why metrics, by name, are not for data of that task; "" where they are."""
+    odd = [name for name, metric in metrics.items() if getattr(metric, "task", CLASSIFICATION) != task]
+    if not odd:
+        return ""
+    own = "nll, perplexity, token_accuracy, choice_accuracy and exact_match" if task == NEXT_TOKEN else "accuracy, loss"
+    other = CLASSIFICATION if task == NEXT_TOKEN else NEXT_TOKEN
+    return (
+        f"evaluation.metrics: {odd[0]} is a metric of {other}, and the data's task is {task}, whose metrics are {own}"
     )
 
 

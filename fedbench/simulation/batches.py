@@ -58,6 +58,10 @@ class Inputs(ABC):
     def given(self, indices: np.ndarray) -> Tensor:
         """x as the model takes it."""
 
+    def labels(self, indices: np.ndarray) -> Tensor:
+        """(B,) int64: the classes; of next tokens all that count."""
+        return torch.from_numpy(self.labelled.y[indices])
+
     def order(self, indices: np.ndarray) -> np.ndarray:
         """The places in `indices`, (B,), in the order in which passes take least work."""
         return np.arange(len(indices))

@@ -16,8 +16,10 @@ def commonest(t: int, evaluation: Evaluation, answers: Answers) -> list[dict[str
 
     The domains of a global model are counted together. Clients' own models are counted one by one, so that the share is
     1 only where each of them says the same of all its examples. A model whose examples are all of one class is left
-    out: a good one answers with that class alone.
+    out: a good one answers with that class alone. Next tokens have no rows: a text has many answers.
     """
+    if evaluation.of_tokens:
+        return []
     personal = any(one.client != GLOBAL for one in evaluation.passes)
     parts: dict[tuple[str, int], list[int]] = {}  # by split and model, the places of its splits
     for s, split in enumerate(evaluation.splits):

@@ -22,11 +22,13 @@ from fedbench.simulation.batches import Inputs
 from fedbench.simulation.failure_reason import Diverged
 from fedbench.simulation.federated_data import TEST, EvalSplit
 from fedbench.simulation.federation import Federation
+from fedbench.simulation.next_tokens import CHOICE, Continuations, token_rows
 from fedbench.types import GLOBAL, MIXED, Client, Scenario, Size
 from fedbench.types.metric import measured
 
 Metric = Callable[[Tensor, Tensor], float]
-Answers = Mapping[str, Sequence[Tensor]]  # logits (n, classes) on each split, by output; "" is the method's own
+# Logits (n, classes) on each split, by output, of next tokens `heads.example_rows`; "" is the method's own.
+Answers = Mapping[str, Sequence[Tensor]]
 
 
 @dataclass(frozen=True)
@@ -104,8 +106,10 @@ class Evaluation:
 
         def outputs(i: int) -> dict[str, Tensor]:
             client, indices, split = self.passes[i]
-            given = answered(latest(None if client == GLOBAL else client), self.images[split], indices)
-            return _logits(given, len(indices), self.classes)
+            predict, images = latest(None if client == GLOBAL else client), self.images[split]
+            if isinstance(images, Continuations):
+                return token_rows(predict, images, indices, CHOICE in self.metrics)
+            return _logits(answered(predict, images, indices), len(indices), self.classes)
 
         parts = team.share([len(one.indices) for one in self.passes], outputs)
         whole = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
@@ -125,6 +129,11 @@ class Evaluation:
             for output, logits in answers.items()
             for metric, score in self.metrics.items()
         ]
+
+    @property
+    def of_tokens(self) -> bool:
+        """Whether what is answered are next tokens."""
+        return isinstance(self.test, Continuations)
 
     def _labels(self, split: EvalSplit) -> Tensor:
         return torch.from_numpy(self.images[split.split].labelled.y[split.indices])

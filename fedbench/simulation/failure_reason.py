@@ -138,7 +138,7 @@ def checked_metric(component: Component, measure: Callable[[Tensor, Tensor], Any
     """
     if isinstance(measure, SummedMetric):
         read, sums = _number_of(component, measure.value), measure.sums
-        return SummedMetric(lambda logits, y: sums(logits.clone(), y.clone()), read)
+        return SummedMetric(lambda logits, y: sums(logits.clone(), y.clone()), read, measure.task)
     read = _number_of(component, measure)
     return lambda logits, y: read(logits.clone(), y.clone())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -19,10 +19,12 @@ from fedbench.seeding import numpy_generator
 from fedbench.simulation.batches import NORMALIZE, Inputs, Pixels, TokenIds
 from fedbench.simulation.failure_reason import check_command
 from fedbench.simulation.federation import Federation, refuse_idle
-from fedbench.types import GLOBAL, Client, Clients, Dataset, Images, Texts
+from fedbench.simulation.next_tokens import Continuations, fitting, most_tokens
+from fedbench.types import CLASSIFICATION, GLOBAL, NEXT_TOKEN, Client, Clients, Dataset, Images, Texts
 
 if TYPE_CHECKING:
     from fedbench.models.backbone import Source
+    from fedbench.models.continuations import Continuing
 
 TEST = "test"  # what is scored next to VALIDATION, as results call it
 MOST_BY_CLIENT = 100_000  # clients whose validation images are evaluated one by one: a row each in every evaluation
@@ -59,10 +61,13 @@ class FederatedData:
         clients: where they are dealt already. Raises UserError."""
         self.config, self.seed, self.dataset = config, config["seed"], dataset
         self.splits = splits = loaded(dataset, config["data"]["name"])
+        if dataset.task == NEXT_TOKEN and source.tokenizer is not None:
+            self.splits = splits = fitting(splits, source, config)
         self._official = bool(registry.catalogue.find("dataset", config["data"]["name"]).source)
         if clients is None:
             self._refuse_images(registry)
-        self.train, self.test = (inputs_of(split, config, source, device) for split in (splits.train, splits.test))
+        halves = (splits.train, splits.test)
+        self.train, self.test = (inputs_of(split, config, source, device, dataset.task) for split in halves)
         if clients is None:
             ref = config["data"]["partition"]
             partition = registry.make("partition", ref)
@@ -116,16 +121,17 @@ class FederatedData:
         return [len(split.indices) for split in self.eval_splits]
 
 
-def inputs_of(split: Images | Texts, config: Mapping[str, Any], source: Source, device: str) -> Inputs:
+def inputs_of(
+    split: Images | Texts, config: Mapping[str, Any], source: Source, device: str, task: str = CLASSIFICATION
+) -> Inputs:
     """The images or texts of a split as the backbone takes them. Raises UserError where it takes others."""
     if fault := mismatch(isinstance(split, Texts), source.tokenizer is not None, config):
         raise UserError(fault)
     if isinstance(split, Texts):
         assert source.tokenizer is not None
-        most = config["data"].get("max_length") or source.image_size
-        if most > source.image_size:
-            name = config["backbone"]["name"]
-            raise UserError(f"data.max_length {most}: the backbone {name!r} takes at most {source.image_size} tokens")
+        most = most_tokens(config, source)
+        if task == NEXT_TOKEN:
+            return Continuations(split, cast("Continuing", source.tokenizer), most, device)
         return TokenIds(split, source.tokenizer, most, device)
     mean, std = NORMALIZE.get(config["data"]["normalize"], (source.mean, source.std))
     return Pixels(split, mean, std, device)

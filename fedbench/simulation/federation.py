@@ -255,7 +255,7 @@ class Batches:
     def labels(self, n: int) -> Tensor:
         """(|D_n|,) int64: of all images of client n."""
         own = self.federation.clients[self.ids[n]].indices
-        return torch.from_numpy(self.federation.pixels.labelled.y[own])
+        return self.federation.pixels.labels(own)
 
     def personal_steps(self, n: int, epochs: int, done: int) -> int:
         """See `Federation`."""
@@ -281,7 +281,7 @@ class PooledBatches(Batches):
 
     def labels(self, n: int) -> Tensor:
         """(sum of |D_n|,) int64: of the images of all clients."""
-        return torch.from_numpy(self.federation.pixels.labelled.y[self.federation.clients.indices])
+        return self.federation.pixels.labels(self.federation.clients.indices)
 
     def _made_by(self, make: Callable[[np.ndarray], Batch], n: int) -> Iterator[Batch]:
         return map(make, self.federation.in_pool(self.t))

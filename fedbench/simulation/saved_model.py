@@ -18,7 +18,7 @@ from fedbench.results.files import TENSORS, fault
 from fedbench.simulation.cell_job import config_of
 from fedbench.simulation.simulation import Simulation
 from fedbench.simulation.state import STRUCTURE, load, save
-from fedbench.types import Clients, Dataset, Images, Splits, Texts
+from fedbench.types import CLASSIFICATION, Clients, Dataset, Images, Splits, Texts
 from fedbench.words import shortened
 
 AGAIN = "Run the suite again with --force: the cell is computed again."
@@ -31,12 +31,14 @@ def keep(folder: Path, simulation: Simulation) -> None:
     it where the images are not.
     """
     clients = simulation.federation.clients
-    world = {
+    world: dict[str, Any] = {
         "classes": list(simulation.dataset.classes),
         "domains": list(simulation.dataset.domains),
         "image_size": simulation.federated.train.size,
         "clients": {"domain": torch.tensor(clients.domains), "examples": torch.tensor(clients.sizes)},
     }
+    if simulation.dataset.task != CLASSIFICATION:
+        world["task"] = simulation.dataset.task
     save(folder, {"method": simulation.state, "world": world})
 
 
@@ -129,7 +131,8 @@ def _same_prints(folder: Path, then: Mapping[str, str], now: Mapping[str, str]) 
 def _blank(world: Mapping[str, Any], texts: bool) -> Dataset:
     """The data set's facts, and one black image or empty text for each split."""
     one = (Texts if texts else Images).blank(np.zeros(1, np.int64), np.zeros(1, np.int64), world["image_size"])
-    return Dataset(tuple(world["domains"]), tuple(world["classes"]), "blank", lambda: Splits(one, one), texts=texts)
+    names, task = (tuple(world["domains"]), tuple(world["classes"])), world.get("task", CLASSIFICATION)
+    return Dataset(*names, "blank", lambda: Splits(one, one), texts=texts, task=task)
 
 
 def _clients(world: Mapping[str, Any]) -> Clients:

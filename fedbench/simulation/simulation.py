@@ -32,9 +32,10 @@ from fedbench.simulation.failure_reason import checked, checked_metric, checked_
 from fedbench.simulation.faults import Guard, received
 from fedbench.simulation.federated_data import TEST, FederatedData
 from fedbench.simulation.federation import Federation
+from fedbench.simulation.next_tokens import metrics_fault
 from fedbench.simulation.round_records import RoundRecords, Rows
 from fedbench.simulation.state import ClientStore, keys_of, taken_apart
-from fedbench.types import Client, Cohort, Dataset, Job, Plan, Scenario, Uploads
+from fedbench.types import NEXT_TOKEN, Client, Cohort, Dataset, Job, Plan, Scenario, Uploads
 
 Config = Mapping[str, Any]
 
@@ -101,6 +102,9 @@ class Simulation:
         self.dataset = dataset or dataset_of(config["data"], registry, source.image_size)
         origin = json.dumps(config["backbone"], sort_keys=True)
         self.model = body_of(source.model, origin, source.image_size)
+        if self.dataset.task == NEXT_TOKEN:
+            self.model.predict_tokens()
+            self.model.origin = f"{origin} {NEXT_TOKEN}"
         self.federated = federated = federated or FederatedData(
             config, registry, self.dataset, self.model.num_layers, source, device, clients
         )
@@ -120,6 +124,8 @@ class Simulation:
             ref["name"]: checked_metric(registry.catalogue.find("metric", ref["name"]), registry.make("metric", ref))
             for ref in self.config["evaluation"]["metrics"]
         }
+        if fault := metrics_fault(metrics, self.dataset, self.federated.test.labelled):
+            raise UserError(fault)
         images, test = self.config["evaluation"]["batch_size"], self.federated.test
         few = tested is not None and tested < sum(self.federated.sizes)
         splits = self.federated.some_of_each(tested or 0) if few else self.federated.eval_splits
@@ -128,7 +134,14 @@ class Simulation:
         if self.fast and self.device == "cpu" and isinstance(self.model, Blocks):
             images = min(images, max(1, ROWS // self.model.tokens(test.size)))
         how = (metrics, images, self.fast, self.method.personal, self.train)
-        return Evaluation(test, splits, *how, classes=len(self.dataset.classes))
+        return Evaluation(test, splits, *how, classes=self._answers)
+
+    @property
+    def _answers(self) -> int:
+        """C, or of next tokens how many there are."""
+        if self.model.predicts_tokens:
+            return len(self.model.decoder.vocabulary)
+        return len(self.dataset.classes)
 
     def _keep(self, model: Blocks) -> None:
         """Let the features of a frozen model be computed once for all rounds."""
@@ -154,7 +167,7 @@ class Simulation:
             engine=self._train,
             scenario=self.federation.scenario,
             train=self.rates.train,
-            num_classes=len(self.dataset.classes),
+            num_classes=self._answers,
             image_size=self.federated.train.size,
             seed=self.seed,
             component=component,

@@ -2,14 +2,16 @@
 
 from fedbench.types.client_cost import ClientCost, Frozen, Sent, ServerCost
 from fedbench.types.clients import GLOBAL, SIZES, Client, Clients, Cohort, Scenario, assignment
-from fedbench.types.dataset import MIXED, Dataset, Images, Splits, Texts
+from fedbench.types.dataset import CLASSIFICATION, MIXED, NEXT_TOKEN, Dataset, Images, Splits, Texts
 from fedbench.types.device import Device, Size
 from fedbench.types.metric import SummedMetric
 from fedbench.types.round import Exit, Job, Objective, Plan, Pull, Report, Uploads
 
 __all__ = [
+    "CLASSIFICATION",
     "GLOBAL",
     "MIXED",
+    "NEXT_TOKEN",
     "SIZES",
     "Client",
     "ClientCost",

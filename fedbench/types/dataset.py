@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import numpy as np
 
 
 MIXED = -1  # the domain of a client whose images come from several
+CLASSIFICATION, NEXT_TOKEN = TASKS = ("classification", "next_token")  # what `Dataset.task` may be
 
 
 @dataclass(frozen=True)
@@ -47,15 +48,27 @@ class Texts:
         y: (n,) int64, the classes.
         domain: (n,) int64, indices into `Dataset.domains`.
         length: How many tokens the longest has at least. A plan, which tokenizes none, takes it for exact; 0: unknown.
+        completion: Of the task `next_token`: n strings, each what follows the prompt in `text`, with the space between
+            them. None: `text` holds whole texts, all of whose tokens count.
+        choices: Of completions, n lists of other completions, among which `choice_accuracy` looks for the right one.
     """
 
     text: Sequence[str] | Sequence[tuple[str, str]]
     y: np.ndarray
     domain: np.ndarray
     length: int = 0
+    completion: Sequence[str] | None = None
+    choices: Sequence[Sequence[str]] | None = None
 
     def __len__(self) -> int:
         return len(self.y)
+
+    def at(self, indices: np.ndarray) -> Texts:
+        """Return the texts at these positions, (m,)."""
+        own = indices.tolist()
+        lists = {"text": self.text, "completion": self.completion, "choices": self.choices}
+        kept: dict[str, Any] = {name: [values[i] for i in own] for name, values in lists.items() if values is not None}
+        return replace(self, y=self.y[indices], domain=self.domain[indices], **kept)
 
     @classmethod
     def blank(cls, y: np.ndarray, domain: np.ndarray, length: int) -> Texts:
@@ -103,6 +116,7 @@ class Dataset:
             Plans are made from it.
         notes: What else a user should know about the files, a sentence each.
         texts: Whether it holds texts and not images, so that it takes a backbone of texts.
+        task: What is learnt: `classification`, or `next_token` of texts.
     """
 
     domains: tuple[str, ...]
@@ -114,6 +128,7 @@ class Dataset:
     outline: Callable[[], Splits] | None = None
     notes: tuple[str, ...] = ()
     texts: bool = False
+    task: str = CLASSIFICATION
 
     @property
     def outlined(self) -> Dataset:

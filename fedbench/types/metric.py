@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from fedbench.types.dataset import CLASSIFICATION
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -18,10 +20,13 @@ class SummedMetric:
         sums: `sums(logits, y) -> Tensor` of a batch, of the same shape for every batch. The tensors of several batches
             are added up; float64 or int64, so that nothing is lost.
         value: `value(sums) -> float` of the tensors of all batches together.
+        task: The task of the data that it measures. Of `next_token` the rows (n, 5) of
+            `fedbench.models.heads.TokenRows` stand in the place of logits.
     """
 
     sums: Callable[[Tensor, Tensor], Tensor]
     value: Callable[[Tensor], float]
+    task: str = CLASSIFICATION
 
     def __call__(self, logits: Tensor, y: Tensor) -> float:
         """Return the metric of one batch, logits (n, C) and labels (n,)."""

@@ -76,6 +76,21 @@ def loaded(name: str, config: Any, body: Mapping[str, str]) -> Any:
     return model
 
 
+def head(name: str, config: Any) -> Tensor:
+    """The head (V, D) of a decoder that has one besides its embeddings, in float32. Raises UserError where its logits
+    are not the products with it alone."""
+    auto: Any = import_module("transformers").AutoModelForCausalLM
+    with readable(name):
+        model = auto.from_pretrained(
+            name, config=config, trust_remote_code=False, use_safetensors=True, dtype="float32", **_commit(config)
+        )
+    made = model.get_output_embeddings()
+    if getattr(made, "bias", None) is not None:
+        raise UserError(f"{name}: its head has a bias, and a head of next tokens here is a matrix")
+    weight: Tensor = made.weight.detach()
+    return weight
+
+
 def checked(name: str, model: Any, body: Mapping[str, str]) -> Any:
     """The model as it is, after its checkpoint was looked at as `loaded` does, by the names and shapes that a folder's
     files begin with. Raises UserError as `loaded` does."""

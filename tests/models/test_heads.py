@@ -1,0 +1,91 @@
+"""The frozen head of a decoder: losses in chunks, their gradients, and the scores of tokens."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from fedbench.models import heads
+from fedbench.models.heads import UNCOUNTED, TokenStates, example_rows, over_tokens, token_scores, without_end
+from fedbench_plugins.objectives import cross_entropy, mutual_kl
+
+B, T, D, V = 3, 5, 4, 7
+Y = torch.tensor([[1, 2, -1, -1, -1], [-1, 3, 6, 0, 2], [-1, -1, 5, -1, -1]])
+
+
+def states(exits=1, seed=0):
+    draw = torch.Generator().manual_seed(seed)
+    made = [torch.randn(B, T, D, generator=draw, dtype=torch.float64, requires_grad=True) for _ in range(exits)]
+    return made, torch.randn(V, D, generator=draw, dtype=torch.float64)
+
+
+def kl(exits, y, t):
+    return mutual_kl(exits, y, t, ramp_rounds=2)
+
+
+@pytest.mark.parametrize("most", [1, 3 * V, 10**6])
+@pytest.mark.parametrize(("objective", "exits"), [(cross_entropy, 1), (cross_entropy, 2), (kl, 3)])
+def test_a_loss_in_chunks_and_its_gradient_are_those_of_all_counted_tokens_at_once(monkeypatch, most, objective, exits):
+    monkeypatch.setattr(heads, "LOGITS_AT_ONCE", most)
+    made, weight = states(exits)
+    loss = over_tokens(objective)([TokenStates(one, weight) for one in made], Y, 1)
+    found = torch.autograd.grad(2 * loss, made)
+    at = Y != UNCOUNTED
+    expected = objective([one[at] @ weight.T for one in made], Y[at], 1)
+    assert abs((loss - expected).item()) < 1e-12
+    for one, other in zip(found, torch.autograd.grad(2 * expected, made), strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
+
+
+def test_an_exit_that_the_objective_does_not_use_has_no_gradient():
+    made, weight = states(2)
+    over_tokens(lambda exits, y, t: cross_entropy(exits[:1], y, t))(
+        [TokenStates(one, weight) for one in made], Y, 0
+    ).backward()
+    assert made[0].grad is not None and made[1].grad is None
+
+
+def test_micro_batches_of_unequal_lengths_give_the_gradient_of_the_whole_batch():
+    """The fault of gradient accumulation found in 2024: a mean over the means of parts weighs tokens unequally."""
+    (whole,), weight = states()
+    loss = over_tokens(cross_entropy)
+    expected = torch.autograd.grad(loss([TokenStates(whole, weight)], Y, 0), whole)[0]
+    for rows in (slice(0, 1), slice(1, 3)):
+        share = heads.counted(Y[rows]) / heads.counted(Y)
+        (share * loss([TokenStates(whole[rows], weight)], Y[rows], 0)).backward()
+    torch.testing.assert_close(whole.grad, expected, rtol=0, atol=1e-12)
+    assert heads.counted(Y) == 7 and heads.counted(torch.zeros(5)) == 5
+
+
+def test_logits_of_a_classifier_go_to_the_objective_itself():
+    logits, y = torch.randn(4, 3), torch.tensor([0, 1, 2, 0])
+    assert over_tokens(cross_entropy)([logits], y, 0) == cross_entropy([logits], y, 0)
+
+
+def test_scores_of_tokens_by_hand_and_the_rows_that_metrics_add_up():
+    (made,), weight = states()
+    scores = token_scores(TokenStates(made, weight), Y)
+    logits = (made @ weight.T).detach()
+    nll = F.cross_entropy(logits.transpose(1, 2), Y, ignore_index=UNCOUNTED, reduction="none")
+    torch.testing.assert_close(scores.nll, nll)
+    assert torch.equal(scores.hits, logits.argmax(2) == Y)
+    rows = example_rows(scores, Y, torch.tensor([True, False, True]))
+    assert rows[:, heads.TOKENS].tolist() == [2, 4, 1] and rows[:, heads.CHOSEN].tolist() == [1, 0, 1]
+    torch.testing.assert_close(rows[:, heads.NLL], nll.sum(1))
+    assert rows[:, heads.EXACT].tolist() == [float(n == m) for n, m in zip(scores.hits.sum(1), [2, 4, 1], strict=True)]
+
+
+def test_the_end_of_a_text_is_its_last_counted_token():
+    assert without_end(Y).tolist() == [
+        [1, -1, -1, -1, -1],
+        [-1, 3, 6, 0, -1],
+        [-1, -1, -1, -1, -1],
+    ]
+
+
+def test_the_mean_of_several_exits_has_the_mean_of_their_logits():
+    made, weight = states(3)
+    answers = [TokenStates(one, weight) for one in made]
+    mean = heads.mean_of_answers(answers).logits()
+    torch.testing.assert_close(mean, torch.stack([one.logits() for one in answers]).mean(0))
