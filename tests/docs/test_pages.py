@@ -117,9 +117,9 @@ def test_no_paragraph_has_more_than_ninety_words():
 
 
 def test_pages_are_short_in_total():
-    pages = [page for page in PAGES if page.is_relative_to(ROOT / "docs")]
-    assert sum(page.stat().st_size for page in pages if page.parent.name == "docs") <= 262_000
-    assert sum(page.stat().st_size for page in pages) <= 307_000  # with the pages of hooks
+    project = (ROOT / "BENCHMARKS.md", ROOT / "RELIABILITY.md")
+    pages = [page for page in PAGES if page.is_relative_to(ROOT / "docs") or page in project]
+    assert sum(page.stat().st_size for page in pages) <= 329_000
 
 
 def test_findings_have_few_numbers():

@@ -1,4 +1,4 @@
-"""docs/results.md: every column and field stands there, and the ways to read results run."""
+"""docs/results.md and reading.md: every column and field stands there, and the ways to read results run."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def test_every_field_of_a_manifest_and_an_index_stands_on_the_page(own_cache, tm
     [("Leaderboards", BOARD), ("A paper's numbers", PAPER), ("Two folders", CHANGES), ("Pairs", PAIRS)],
 )
 def test_every_csv_column_stands_on_the_page(heading, columns):
-    section = prose(ROOT / "docs/results.md").partition(f"\n### {heading}\n")[2].partition("\n### ")[0]
+    section = prose(ROOT / "docs/reading.md").partition(f"\n### {heading}\n")[2].partition("\n### ")[0]
     assert not set(columns) - set(re.findall(r"`(\w+)`", section))
 
 
-STATE = "state.safetensors and state.json"
+REOPEN = "Reopen a model"
 SMALL = """
 suite: small
 defaults:
@@ -64,7 +64,7 @@ def test_the_way_to_reopen_a_model_runs(registry, tmp_path, monkeypatch, capsys)
     monkeypatch.chdir(tmp_path)
     Path("small.yaml").write_text(SMALL)
     (cell,) = cells_of(runner.load("small.yaml", registry).points(), registry, Assets(registry))
-    (block,) = (block for block in blocks(ROOT / "docs/results.md", "python") if block.heading == STATE)
+    (block,) = (block for block in blocks(ROOT / "docs/reading.md", "python") if block.heading == REOPEN)
     shown = Path(re.search(r'cell = "(.*)"', block.text)[1])
     place = shown.with_name(f"{shown.name[:-12]}{cell.id}")
     worker.run(replace(order(place), manifest=cell.manifest()))
@@ -77,8 +77,8 @@ def test_the_ways_to_read_results_run(tmp_path, monkeypatch, capsys):
     suite = Path("results/quickstart")
     rows = eval_rows({1: {"solid": 0.5}, 2: {"solid": 0.75}})
     write_cell(suite, "fedra", scenario="skew", evaluation=rows, rounds=[round_row(1, 0, [0, 1])])
-    for block in blocks(ROOT / "docs/results.md", "python"):
-        if block.heading != STATE:
+    for block in blocks(ROOT / "docs/reading.md", "python"):
+        if block.heading != REOPEN:
             exec(compile(block.text, block.place, "exec"), {})
     printed = capsys.readouterr().out
     assert "0.75" in printed and "fedra 0 1.0 MB up" in printed and re.search(r"^[0-9a-f]{64}$", printed, re.MULTILINE)

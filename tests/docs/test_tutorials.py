@@ -69,5 +69,5 @@ def test_the_page_of_python_runs(tmp_path, monkeypatch, capsys, own_cache):
 
 
 def test_no_python_stands_on_a_page_whose_examples_nobody_runs():
-    run = (*HOOK_PAGES, *(ROOT / f"docs/{name}.md" for name in ("api", "first_plugin", "results")))
+    run = (*HOOK_PAGES, *(ROOT / f"docs/{name}.md" for name in ("api", "first_plugin", "reading")))
     assert [page.name for page in (ROOT / "docs").rglob("*.md") if blocks(page, "python") and page not in run] == []
