@@ -72,7 +72,7 @@ def of_suite(key: str) -> Callable[[click.Context, click.Parameter, str], list[s
 
 SUITE = click.argument("suite", type=SuiteFile())
 RESULTS = click.option(
-    "--results", default="results", show_default=True, type=FilePath(), metavar="DIR", help="Where results go."
+    "--results", default="results", show_default=True, type=FilePath(), metavar="DIR", help="The folder of results."
 )
 PLUGINS = click.option(
     "--plugin",
@@ -80,17 +80,21 @@ PLUGINS = click.option(
     multiple=True,
     type=FilePath(),
     metavar="FILE",
-    help="A .py file with a plugin of your own.",
+    help="A .py file with your own plugin.",
 )
 DEVICE = click.option(
     "--device",
     type=click.Choice(["auto", "cpu", "cuda"]),
     default="auto",
     show_default=True,
-    help="What computes; auto: this machine's GPU if it has one.",
+    help="The device to compute on; auto: a GPU if this machine has one.",
 )
 JOBS = click.option(
-    "--jobs", default="auto", show_default=True, metavar="auto|N", help="Cells side by side; auto: one a core."
+    "--jobs",
+    default="auto",
+    show_default=True,
+    metavar="auto|N",
+    help="How many cells run at one time; auto: one for each core.",
 )
 FORM = click.option(
     "--format",
@@ -98,13 +102,17 @@ FORM = click.option(
     type=click.Choice(["rich", "csv", "json", "markdown", "latex"]),
     default="rich",
     show_default=True,
-    help="Of what is printed.",
+    help="The format of the output.",
 )
 
 # For commands that read results.
 PATHS = click.argument("paths", nargs=-1, type=FilePath(), metavar="[PATH]...")
-METRIC = click.option("--metric", default="accuracy", show_default=True, metavar="M", help="What is compared.")
-BASELINE = click.option("--baseline", metavar="METHOD", help="What gaps are measured to; a ceiling where there is one.")
+METRIC = click.option("--metric", default="accuracy", show_default=True, metavar="M", help="The metric to compare.")
+BASELINE = click.option(
+    "--baseline",
+    metavar="METHOD",
+    help="The method that gaps are measured from; by default a ceiling, if there is one.",
+)
 SELECTION = (
     click.option("--scenario", "scenarios", multiple=True, metavar="GLOB", help="Only these scenarios."),
     click.option("--method", "methods", multiple=True, metavar="NAME", help="Only these methods."),
@@ -134,7 +142,7 @@ cells = takes(
         shell_complete=of_suite("scenarios"),
         help="Only these scenarios, e.g. 'all_*'.",
     ),
-    click.option("--variant", "variants", multiple=True, metavar="GLOB", help="Only these places of a sweep."),
+    click.option("--variant", "variants", multiple=True, metavar="GLOB", help="Only these sweep points."),
     click.option(
         "--method",
         "methods",
@@ -144,7 +152,9 @@ cells = takes(
         help="Only these methods of the suite.",
     ),
     click.option("--seed", "seeds", multiple=True, type=int, metavar="N", help="These seeds instead of the suite's."),
-    click.option("--add", "add", multiple=True, metavar="NAME,...", help="Also these methods, e.g. one of your file."),
+    click.option(
+        "--add", "add", multiple=True, metavar="NAME,...", help="Also these methods, e.g. one from your file."
+    ),
     click.option(
         "--set",
         "sets",
@@ -152,8 +162,10 @@ cells = takes(
         metavar="KEY=VALUE",
         help="Override a setting, e.g. train.rounds=3; methods.NAME.OPTION=VALUE adds a row next to that method.",
     ),
-    click.option("--profile", type=click.Choice(["paper", "reference"]), help="A paper's text, or its released code."),
-    click.option("--data", metavar="NAME", help="Run on an overlay or other data, e.g. embedded."),
+    click.option(
+        "--profile", type=click.Choice(["paper", "reference"]), help="Follow a paper's text, or its released code."
+    ),
+    click.option("--data", metavar="NAME", help="Replace the data by NAME: an overlay or a data set, e.g. embedded."),
     PLUGINS,
 )
 
@@ -207,7 +219,7 @@ TIMEOUT = click.option(
     "--timeout",
     metavar="SECONDS",
     type=Amount(min=0, min_open=True),
-    help="The most that a plugin may take to be read, or to say what a cell costs.  [30, 120]",
+    help="How long a plugin may take to be read, and to estimate what a cell costs.  [30, 120]",
 )
 
 

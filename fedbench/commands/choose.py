@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     "results",
     type=FilePath(),
     metavar="DIR",
-    help="Results with `evaluation: {sizes: true}`: how good each is.",
+    help="Results with `evaluation: {sizes: true}`, which show how good each is.",
 )
-@click.option("--scenario", metavar="NAME", help="Of these results, where there are several.")
+@click.option("--scenario", metavar="NAME", help="The scenario of these results, if there are several.")
 @click.option("--method", "methods", multiple=True, metavar="NAME", help="Only these methods.")
 @click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Override a setting, e.g. train.batch_size=8.")
 @click.option("--images", default=500, show_default=True, type=click.IntRange(1), help="Training images of a client.")
@@ -53,14 +53,14 @@ def choose(
     timeout: float | None,
     form: str,
 ) -> None:
-    """Show which size of each method fits which device, what a round costs there and, with results, how good the model
-    is at that size; and recommend one. No data are needed, and nothing is trained.
+    """Show which size of each method fits each device, what a round costs there and, with results, how good the model
+    of that size is, and recommend a method. No data are needed, and nothing is trained.
 
     \b
     fedbench choose --backbone vit_base_patch16_224 --devices phone_high,phone_low
     fedbench choose --backbone micro_vit --devices laptop --accuracy results
 
-    Exit code: 0, or 1 where a plugin fails, which a note names.
+    Exit code: 0, or 1 if a plugin fails, which a note names.
     """
     from fedbench.report.device_choice import accuracies, choice
     from fedbench.results import examine

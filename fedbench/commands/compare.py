@@ -34,8 +34,8 @@ AT = (
         show_default=True,
         metavar="ROUND",
         help="Which round counts: final, best (on validation examples), last4; or bytes=2GB, flops=1e15, joules=2kWh: "
-        "the last one by which all clients together had spent no more; or seconds=1h: had taken no longer, simulated "
-        "(without an amount: than the cheapest method, no control, does in all).",
+        "the last one by which all clients together had spent no more; or seconds=1h: had taken no longer in simulated "
+        "time. Without an amount it is what the cheapest method, which is no control, spends in all its rounds.",
     ),
     click.option(
         "--budget",
@@ -47,7 +47,7 @@ EQUIVALENT = click.option(
     "--equivalent",
     type=Amount(min=0),
     metavar="POINTS",
-    help="What may be called equal where the interval lies inside.  [default: 1 of what is in percent]",
+    help="The margin within which methods may be called equal.  [default: 1 for metrics in percent]",
 )
 OPTIONS = {"metric": (METRIC,), "at": AT, "baseline": (BASELINE,), "equivalent": (EQUIVALENT,)}
 SHOWN = (
@@ -56,7 +56,7 @@ SHOWN = (
         "--sort",
         multiple=True,
         metavar="COLUMN",
-        help="Sort rows by it, the best first; or COLUMN:asc, COLUMN:desc. Of several the first counts most.",
+        help="Sort rows by a column, the best first; or COLUMN:asc, COLUMN:desc. The first of several counts most.",
     ),
     click.option(
         "--columns", multiple=True, metavar="A,B,...", help="Only these columns after the names, in this order."
@@ -83,28 +83,28 @@ class View(NamedTuple):
 
 
 VIEWS = {
-    "boards": View("Every leaderboard, however many there are.", EVERY),
+    "boards": View("All leaderboards, even if there are many.", EVERY),
     "summary": View("Methods over scenarios: means, tie groups, mean ranks.", NO_BASELINE),
-    "pairs": View("Every two methods: better, worse, equal or inconclusive.", EVERY),
-    "costs": View("What is sent and computed, and by whom."),
+    "pairs": View("Each pair of methods: better, worse, equal or inconclusive.", EVERY),
+    "costs": View("What clients and the server send and compute."),
     "pareto": View(
-        "Which methods nobody beats at both, the metric and a cost.",
+        "The Pareto front: methods that no other beats in metric and cost.",
         own=(click.argument("pareto", type=COSTS, metavar="bytes|flops|seconds|joules|memory"),),
         example="bytes results/quickstart",
     ),
     "reach": View(
-        "What each method needed to reach a score, e.g. 80%.",
+        "The cost of each method to reach a score, such as 80%.",
         ("metric",),
         (click.argument("reach", metavar="SCORE"),),
         "60% results/quickstart",
     ),
-    "ranks": View("Ranks over the scenarios of each suite, and tie groups over them.", NO_BASELINE),
-    "clients": View("A line for each client, where clients are tested."),
-    "sizes": View("The models at every size, and what each client can run of them.", ("metric",)),
-    "tuning": View("Who won each tuning, and what fewer trials would give.", ()),
-    "paper": View("Next to the paper's numbers that the suite names.", ("at",)),
+    "ranks": View("Mean ranks over the scenarios of each suite, with tie groups.", NO_BASELINE),
+    "clients": View("A line for each client, if clients are tested."),
+    "sizes": View("The models at every size, and which of them each client can run.", ("metric",)),
+    "tuning": View("The winner of each tuning, and what fewer trials would give.", ()),
+    "paper": View("Results next to the numbers of a paper, if the suite has them.", ("at",)),
     "changes": View(
-        "What differs from the first of two PATHs to the second; exit code 1 where scores do.",
+        "The differences between two PATHs; exit code 1 if scores differ.",
         ("metric", "equivalent"),
         (gone("--fail-on", "the exit code is 1 wherever scores differ by more than --equivalent"),),
         "before after",
@@ -147,7 +147,7 @@ def compare() -> None:
     fedbench compare pareto bytes results/quickstart
     fedbench compare changes before after --equivalent 0.5
 
-    A folder that is called like a view is ./pairs. `fedbench compare VIEW --help` has the options of a view.
+    If a folder has the name of a view, write ./pairs. `fedbench compare VIEW --help` shows the options of a view.
     """
 
 

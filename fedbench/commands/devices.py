@@ -40,7 +40,7 @@ methods: [{methods}]
 @click.command()
 @click.argument("suite", type=SuiteFile(), required=False, metavar="[SUITE|DEVICE]")
 @cells
-@click.option("--backbone", metavar="NAME", help="All methods with this backbone, in place of a suite.")
+@click.option("--backbone", metavar="NAME", help="Show all methods with this backbone, instead of a suite.")
 @click.option("--images", default=500, show_default=True, type=click.IntRange(1), help="Training images of a client.")
 @TIMEOUT
 @FORM
@@ -66,9 +66,9 @@ def devices(
     fedbench devices --backbone vit_base_patch16_224 --method fedra --method flora
     fedbench devices suites/extreme_hetero.yaml --format markdown
 
-    Scenarios that give their clients no devices are shown on all devices that come with fedbench, by memory.
+    If a scenario gives its clients no devices, all devices that come with fedbench are shown, ordered by memory.
 
-    Exit code: 0, or 1 where a plugin fails, which a note names.
+    Exit code: 0, or 1 if a plugin fails, which a note names.
     """
     from fedbench.report.device_tables import listed
 

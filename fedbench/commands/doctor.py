@@ -54,7 +54,7 @@ def doctor(plugins: tuple, results: str) -> None:
     fedbench doctor
     fedbench doctor --results /scratch/results --plugin mine.py
 
-    Exit code: 0 all fine, 1 something would stop a run.
+    Exit code: 0 if all is fine, 1 if something would stop a run.
     """
     console, stops = Screen(), 0
     styles = {"ok": "green", "note": "yellow", "STOP": "red"}

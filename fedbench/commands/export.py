@@ -17,9 +17,9 @@ from fedbench.words import counted, suggestion
 @click.command()
 @click.argument("cell", type=FilePath(), metavar="CELL|SUITE")
 @click.argument("method", required=False)
-@click.option("--seed", type=int, metavar="N", help="Of METHOD; the first that has finished if it is not given.")
-@click.option("--scenario", metavar="NAME", help="Of METHOD, where it has finished several.")
-@click.option("--variant", metavar="NAME", help="Of METHOD, where it has finished several.")
+@click.option("--seed", type=int, metavar="N", help="The seed of METHOD; by default the first that has finished.")
+@click.option("--scenario", metavar="NAME", help="The scenario of METHOD, if it has finished several.")
+@click.option("--variant", metavar="NAME", help="The variant of METHOD, if it has finished several.")
 @RESULTS
 @click.option(
     "--format",
@@ -45,8 +45,8 @@ def export(
     force: bool,
     plugins: tuple,
 ) -> None:
-    """Write the model of CELL, the folder of a finished cell, for another library; or that of a METHOD in the results
-    of SUITE.
+    """Write the model of CELL, the folder of a finished cell, or that of a METHOD in the results of SUITE, for another
+    library.
 
     \b
     fedbench export quickstart fedra --format peft

@@ -35,12 +35,18 @@ WORDS = {
 
 @click.command()
 @click.argument("folder", type=FilePath(), required=False)
-@click.option("--kind", default="allocation", metavar="KIND", help="What your idea is: allocation, method, metric, ...")
-@click.option("--images", metavar="DIR", type=FilePath(), help="Write a suite on your images, one folder a class.")
-@click.option("--texts", metavar="FILE", type=FilePath(), help="Write a suite on a CSV, TSV, JSONL or Parquet file.")
-@click.option("--text", metavar="COLUMN", multiple=True, help="Its texts; twice for pairs.  [default: text]")
-@click.option("--label", metavar="COLUMN", help="Their classes.  [default: label]")
-@click.option("--domain", metavar="COLUMN", help="Their domains.  [default: domain, if it is there]")
+@click.option(
+    "--kind", default="allocation", metavar="KIND", help="The kind of your idea: allocation, method, metric, ..."
+)
+@click.option(
+    "--images", metavar="DIR", type=FilePath(), help="Write a suite for your images, with a folder for each class."
+)
+@click.option("--texts", metavar="FILE", type=FilePath(), help="Write a suite for a CSV, TSV, JSONL or Parquet file.")
+@click.option(
+    "--text", metavar="COLUMN", multiple=True, help="The column with the texts; twice for pairs.  [default: text]"
+)
+@click.option("--label", metavar="COLUMN", help="The column with the classes.  [default: label]")
+@click.option("--domain", metavar="COLUMN", help="The column with the domains.  [default: domain, if there is one]")
 @click.option("--clients", metavar="N", type=click.IntRange(min=1), help="How many clients the data are dealt to.")
 def init(
     folder: str | None,
@@ -52,9 +58,9 @@ def init(
     domain: str | None,
     clients: int | None,
 ) -> None:
-    """Write FOLDER with a suite, an allocation or another KIND of component of your own in one file, and a README of
-    five lines: a study that runs as it is, in about a minute. With --images or --texts write a suite on your data
-    instead, FOLDER being called after them if it is not given. Nothing is overwritten.
+    """Write FOLDER with a suite, a file with your own allocation or another KIND of component, and a README of five
+    lines: a study that runs as it is, in about a minute. With --images or --texts, write a suite for your data instead;
+    then FOLDER is named after the data by default. Nothing is overwritten.
 
     \b
     fedbench init my_study

@@ -19,19 +19,19 @@ from fedbench.words import counted
 @click.command()
 @click.argument("shards", nargs=-1, required=True, type=FilePath(), metavar="SHARD...")
 @click.option(
-    "--into", required=True, type=FilePath(), metavar="DIR", help="The results folder to join them in, new or not."
+    "--into", required=True, type=FilePath(), metavar="DIR", help="The results folder to merge into, new or existing."
 )
 def merge(shards: tuple, into: str) -> None:
-    """Join every SHARD, a results folder or a suite's folder in one, in DIR. The shards stay as they are.
+    """Merge every SHARD, a results folder or the folder of a suite in one, into DIR. The shards are not changed.
 
     \b
     one$ fedbench run suites/extreme_hetero.yaml --shard 1/2 --results one
     two$ fedbench run suites/extreme_hetero.yaml --shard 2/2 --results two
     fedbench merge one two --into results
 
-    Every cell is taken once, and a finished one before one that failed. Where two shards have different results of one
-    cell, both are named and nothing is written. The hash printed is that of one run on one machine
-    (`fedbench compare hash DIR`).
+    Every cell is taken once, and a finished cell replaces one that failed. If two shards have different results of one
+    cell, both are named and nothing is written. The printed hash is that of one run on one machine (`fedbench compare
+    hash DIR`).
     """  # fmt: skip
     for merged in join(shards, into):
         parts = f"{counted(merged.copied, 'cell')} copied, {merged.kept} already there, {merged.left} left to run"
@@ -43,10 +43,10 @@ def merge(shards: tuple, into: str) -> None:
 @click.command()
 @click.argument("paths", nargs=-1, required=True, type=FilePath(), metavar="DIR...")
 def pack(paths: tuple) -> None:
-    """Pack the finished cells of every DIR, a results folder or a suite's folder in one, into a few Parquet files.
+    """Pack the finished cells of every DIR, a results folder or the folder of a suite in one, into a few Parquet files.
 
-    A run does this by itself when it ends. By hand it is for results of a run that was killed, or of an older fedbench.
-    Cells at work, failed cells and those that can resume from a checkpoint stay as they are.
+    A run does this itself when it ends. Use the command for results of a run that was killed, or of an older fedbench.
+    Cells that are running, have failed or can resume from a checkpoint are not packed.
 
     \b
     fedbench pack results

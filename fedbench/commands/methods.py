@@ -23,14 +23,14 @@ OTHERS, BOUNDS = "Other methods", "Bounds and controls"
 @click.command()
 @PLUGINS
 def methods(plugins: tuple) -> None:
-    """List the methods by family: what unequal clients hold less of, the paper, and the role in a leaderboard.
+    """List the methods by family, with what they limit, their paper, and their role in a leaderboard.
 
     \b
     fedbench methods
     fedbench methods --plugin mine.py
     fedbench plugins show fedra
 
-    Exit code: 0, or 1 where a plugin could not be read.
+    Exit code: 0, or 1 if a plugin could not be read.
     """
     registry = Registry(plugins)
     table = listing(("method", "limited", "role", "paper"), ())

@@ -26,7 +26,7 @@ STATUS = len("finished")  # letters of a status that are shown on any terminal
 @SUITE
 @cells
 @RESULTS
-@click.option("--cost", is_flag=True, help="Estimate the time too; a new kind of cell is tried for a moment.")
+@click.option("--cost", is_flag=True, help="Also estimate the time; a new kind of cell is tried for a moment.")
 @TIMEOUT
 @DEVICE
 @JOBS
@@ -42,14 +42,14 @@ def plan(
     plugins: tuple,
     **choices,
 ) -> None:
-    """Show the cells of SUITE: how many rounds and examples, the FLOPs and bytes of all clients together, what is done.
+    """Show the cells of SUITE: rounds and examples, the FLOPs and bytes of all clients together, and what is finished.
 
     \b
     fedbench plan suites/extreme_hetero.yaml
     fedbench plan suites/quickstart.yaml --cost --jobs 2
     fedbench plan suites/quickstart.yaml --set train.rounds=100 --json
 
-    Exit code: 0, or 1 where a plugin fails, whose cells are marked.
+    Exit code: 0, or 1 if a plugin fails; its cells are marked.
     """
     from fedbench.commands.output import Spinner, warn_of_lost
     from fedbench.registry.assets import Assets

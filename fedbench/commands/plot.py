@@ -35,7 +35,9 @@ MODULES = {
 WRONG = "fedbench.plot.wrong"  # under which click's context keeps what is left out of all pictures
 _common = takes(
     PATHS,
-    click.option("--out", type=FilePath(dir_okay=False), metavar="FILE", help="Where to; plots/ otherwise."),
+    click.option(
+        "--out", type=FilePath(dir_okay=False), metavar="FILE", help="The file to write; by default in plots/."
+    ),
     click.option("--format", "form", type=click.Choice(["png", "svg", "pdf"]), help="Default: by --out, or png."),
     *SELECTION,
 )
@@ -45,8 +47,8 @@ _common = takes(
 def plot() -> None:
     """Draw finished results under PATH (results/ if none is given); needs the extra `plots`.
 
-    Pictures go into plots/ of the current folder, or where --out says. All kinds but `curves`, `pareto`, `sizes` and
-    `ranks` draw one picture for each leaderboard, and add its name to the file's.
+    Figures are written to plots/ in the current folder, or to --out. All kinds but `curves`, `pareto`, `sizes` and
+    `ranks` draw one figure for each leaderboard, and add its name to the file's.
 
     \b
     fedbench plot curves results/quickstart
@@ -87,7 +89,7 @@ def curves(metric: str, by_domain: bool, over: str, **choices: Any) -> None:
     chosen.write({"": figure}, "" if over == "rounds" else f"-{over}")
 
 
-@plot.command(short_help="A metric over what it costs, and the front.")
+@plot.command(short_help="A metric over its cost, with the Pareto front.")
 @_common
 @METRIC
 @click.option(
@@ -95,12 +97,13 @@ def curves(metric: str, by_domain: bool, over: str, **choices: Any) -> None:
     type=click.Choice(["bytes", "flops", "seconds", "joules", "memory"]),
     default="bytes",
     show_default=True,
-    help="What it costs, as of `fedbench compare pareto`.",
+    help="The cost, as in `fedbench compare pareto`.",
 )
 def pareto(metric: str, over: str, **choices: Any) -> None:
-    """Draw a metric over what it costs: a panel for each leaderboard, a point for each method, steps along the front.
+    """Draw a metric over its cost: a panel for each leaderboard, a point for each method, and steps along the Pareto
+    front.
 
-    Bars are one standard deviation over seeds; methods that another beats at both are faint.
+    Bars are one standard deviation over seeds; methods that another beats in both are faint.
 
     \b
     fedbench plot pareto results/quickstart
@@ -124,8 +127,8 @@ def pareto(metric: str, over: str, **choices: Any) -> None:
 @_common
 @METRIC
 def sizes(metric: str, **choices: Any) -> None:
-    """Draw a metric over the memory it takes to answer one image: a line for each method, a point for each size of its
-    model. Of suites with `evaluation: {sizes: true}`.
+    """Draw a metric over the memory it takes to classify one image: a line for each method, a point for each size of
+    its model. Of suites with `evaluation: {sizes: true}`.
 
     \b
     fedbench plot sizes results/devices
@@ -137,7 +140,7 @@ def sizes(metric: str, **choices: Any) -> None:
     chosen.write({"": chosen.pictures.sizes(panels, metric, chosen.registered, chosen.roles)})
 
 
-@plot.command(short_help="Who trained which layer, how often.")
+@plot.command(short_help="How often each client trained each layer.")
 @_common
 def allocation(**choices: Any) -> None:
     """Draw which client trained which layer, how often, and how many did.
@@ -149,7 +152,7 @@ def allocation(**choices: Any) -> None:
     chosen.write({board.title: chosen.pictures.allocation(board) for board in chosen.boards})
 
 
-@plot.command(short_help="How far every layer moved.")
+@plot.command(short_help="How far each layer moved.")
 @_common
 def layers(**choices: Any) -> None:
     """Draw how far every layer moved, and what averaging LoRA's factors lost.
@@ -184,7 +187,7 @@ def ranks(metric: str, **choices: Any) -> None:
 @_common
 @PLUGINS
 @click.option("--classes", type=click.IntRange(1), default=10, show_default=True, help="Images of the first classes.")
-@click.option("--images", type=click.IntRange(3), default=600, show_default=True, help="At most so many images.")
+@click.option("--images", type=click.IntRange(3), default=600, show_default=True, help="The most images.")
 def tsne(plugins: tuple, classes: int, images: int, **choices: Any) -> None:
     """Draw test images by t-SNE of the global models' features, by class and by domain.
 

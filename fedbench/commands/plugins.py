@@ -38,7 +38,7 @@ _TIMEOUT = click.option(
     "--timeout",
     metavar="SECONDS",
     type=Amount(min=0, min_open=True),
-    help="The most that a third-party plugin may take to be imported.  [30]",
+    help="How long a third-party plugin may take to be imported.  [30]",
 )
 
 
@@ -67,8 +67,8 @@ def plugins() -> None:
     """
 
 
-@plugins.command("list", short_help="What is installed, and what it registers.")
-@click.option("--components", is_flag=True, help="List what the plugins register too (imports them the first time).")
+@plugins.command("list", short_help="List what is installed, and what it registers.")
+@click.option("--components", is_flag=True, help="Also list what the plugins register (imports them the first time).")
 @click.option("--kind", metavar="KIND", help="Only components of this kind, e.g. allocation.")
 @_TIMEOUT
 @PLUGINS
@@ -106,7 +106,7 @@ def _grouped(registry: Registry) -> list[tuple[str, ...]]:
     return [(*group, ", ".join(names)) for (_, *group), names in sorted(found.items())]
 
 
-@plugins.command("show", short_help="What a component is, its options and defaults.")
+@plugins.command("show", short_help="Show a component with its options and defaults.")
 @click.argument("name")
 @_TIMEOUT
 @PLUGINS
@@ -116,7 +116,7 @@ def show(name: str, timeout: float | None, plugins: tuple) -> None:
     \b
     fedbench plugins show fedra
 
-    Exit code: 0, or 1 where a plugin could not be read.
+    Exit code: 0, or 1 if a plugin could not be read.
     """
     registry, console = Registry(plugins, timeout=timeout), Screen()
     catalogue = registry.catalogue
@@ -159,9 +159,9 @@ def _options(component: Component) -> Table:
     return listing([heads[i] for i in filled], [[row[i] for i in filled] for row in rows])
 
 
-@plugins.command("check", short_help="Whether components keep their contracts.")
+@plugins.command("check", short_help="Check that components keep their contracts.")
 @click.argument("names", nargs=-1, required=True, type=FilePath(), metavar="NAME...")
-@click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="An option of what is checked, e.g. rank=4.")
+@click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="An option of the component, e.g. rank=4.")
 @click.option(
     "--deadline", type=Amount(min=0, min_open=True), metavar="SECONDS", help="How long one check may take.  [300]"
 )
@@ -175,7 +175,7 @@ def check_(names: tuple, sets: tuple, deadline: float | None, plugins: tuple) ->
     fedbench plugins check fedra
     fedbench plugins check mine.py --set rank=4
 
-    Exit code: 0 all keep their contract, 1 some do not, or could not be tried. `fedbench.testing` offers the same
+    Exit code: 0 if all keep their contract, 1 if some do not or could not be tried. `fedbench.testing` offers the same
     checks to your own tests.
     """
     console, options = Screen(), parsed_sets(sets, "rank=4")
@@ -192,9 +192,11 @@ def check_(names: tuple, sets: tuple, deadline: float | None, plugins: tuple) ->
     sys.exit(0 if sound else 1)
 
 
-@plugins.command(short_help="Write a package with a component of your own.")
+@plugins.command(short_help="Write a package with your own component.")
 @click.argument("name")
-@click.option("--kind", required=True, type=NewKind(), help="What it is: allocation, method, metric, ...; or tracker.")
+@click.option(
+    "--kind", required=True, type=NewKind(), help="The kind of component: allocation, method, metric, ...; or tracker."
+)
 @click.option("--into", metavar="DIR", type=FilePath(), help="The folder to write; by default fedbench-NAME, here.")
 def new(name: str, kind: str, into: str | None) -> None:
     """Write an installable package with one component called NAME, its tests, and a suite that compares it with what

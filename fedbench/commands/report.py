@@ -28,20 +28,22 @@ BEGINNING = 2000  # bytes
     default="report.html",
     show_default=True,
     metavar="FILE",
-    help="Where to. A report of before is replaced, another file is not.",
+    help="The file to write. An earlier report is replaced, any other file is not.",
 )
 @METRIC
 @click.option("--at", default="final", show_default=True, metavar="ROUND", help="Which round counts, as in `compare`.")
 @BASELINE
-@click.option("--equivalent", type=Amount(min=0), metavar="POINTS", help="What may be called equal.")
+@click.option(
+    "--equivalent", type=Amount(min=0), metavar="POINTS", help="The margin within which methods may be called equal."
+)
 @takes(*SELECTION)
-@click.option("--force", is_flag=True, help="Replace FILE whatever it is.")
+@click.option("--force", is_flag=True, help="Replace FILE even if it is not a report.")
 @PLUGINS
 def report(paths: tuple, out: str, force: bool, **asked: Any) -> None:
-    """Write everything about the results under PATH (results/ if none is given) as one HTML file.
+    """Write all tables and figures of the results under PATH (results/ if none is given) as one HTML file.
 
     It has the leaderboards with intervals and tie groups, curves, domains, costs, allocations, ranks, tunings, what a
-    paper printed, cells without a result, and where all of it is from. It opens offline, in any browser, and fetches
+    paper printed, cells without a result, and the origin of all of it. It opens offline, in any browser, and fetches
     nothing. The numbers are those of `fedbench compare`.
 
     \b

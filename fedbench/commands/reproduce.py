@@ -40,7 +40,7 @@ MACHINE = ("cpu", "system", "python")  # what of a machine may change a result, 
 
 @click.command()
 @click.argument("source", nargs=-1, required=True, type=FilePath(), metavar="SOURCE...")
-@click.option("--cells", "count", type=click.IntRange(min=1), metavar="N", help="Only so many cells, a sample.")
+@click.option("--cells", "count", type=click.IntRange(min=1), metavar="N", help="Only a sample of N cells.")
 @takes(*SELECTION)
 @click.option(
     "--results",
@@ -48,22 +48,22 @@ MACHINE = ("cpu", "system", "python")  # what of a machine may change a result, 
     show_default=True,
     type=FilePath(),
     metavar="DIR",
-    help="Where the new results go.",
+    help="The folder of the new results.",
 )
 @click.option(
     "--root",
     type=FilePath(),
     metavar="DIR",
-    help="The folder that relative roots of data begin in, if not the suite's own.",
+    help="The folder that relative roots of data refer to, if not the suite's own.",
 )
-@click.option("--no-run", is_flag=True, help="Only print what differs here.")
+@click.option("--no-run", is_flag=True, help="Only print what differs on this machine.")
 @click.option(
     "--equivalent",
     type=Amount(min=0),
     metavar="POINTS",
-    help="How far scores may be from those of SOURCE, in percent where they are.  [default: 0]",
+    help="How much scores may differ from those of SOURCE, in percent if they are.  [default: 0]",
 )
-@click.option("--quiet", is_flag=True, help="No bars while it runs.")
+@click.option("--quiet", is_flag=True, help="Show no progress.")
 @DEVICE
 @JOBS
 @PLUGINS
@@ -84,16 +84,16 @@ def reproduce(
     form: str,
     **given: Any,
 ) -> None:
-    """Run the finished cells of SOURCE again, one or more results folders, and compare each.
+    """Run the finished cells of SOURCE, one or more results folders, again, and compare each of them.
 
     \b
     fedbench reproduce results/quickstart --no-run
     fedbench reproduce results/quickstart --cells 3
     fedbench reproduce results/quickstart --method fedra --results again
 
-    Configurations are those that the cells recorded; what differs here is printed first. What is finished in --results
-    is kept. Exit code: 0 all scores are within --equivalent, 1 some differ or could not be run, 2 SOURCE cannot be
-    read, or its data are not here (--root says where).
+    Cells run with the configurations that they recorded. What differs on this machine is printed first, and cells that
+    are finished in --results are kept. Exit code: 0 if all scores are within --equivalent, 1 if some differ or could
+    not be run, 2 if SOURCE cannot be read or its data are missing (--root names their folder).
     """
     from fedbench.report.changes import changes, for_people
 

@@ -46,7 +46,7 @@ CHANGING = ("sets", "scenarios", "methods", "seeds", "variants", "add", "profile
     "--gpu-fraction",
     type=Amount(min=0, max=1, min_open=True),
     metavar="F",
-    help="The share of a GPU for each cell; 0.25: four cells share one.",
+    help="The share of a GPU for each cell; with 0.25 four cells share one.",
 )
 @click.option("--timeout", type=Amount(min=0, min_open=True), metavar="SECONDS", help="End a cell after this long.")
 @click.option("--memory-limit", type=Bytes(), help="End a cell that takes more memory, e.g. 600MB or 4GB.")
@@ -55,14 +55,14 @@ CHANGING = ("sets", "scenarios", "methods", "seeds", "variants", "add", "profile
     "checkpoint_every",
     type=Amount(min=0),
     metavar="SECONDS",
-    help="Keep what a long cell has computed this often; default: 60, and 0 after every round.",
+    help="How often a long cell writes a checkpoint; default: 60, and 0 after every round.",
 )
-@click.option("--retry-failed", is_flag=True, help="Run cells again that failed or timed out before.")
+@click.option("--retry-failed", is_flag=True, help="Run cells again that failed or timed out.")
 @click.option("--max-failures", type=click.IntRange(min=1), metavar="N", help="Start no more cells after N failures.")
-@click.option("--force", is_flag=True, help="Run finished cells again too.")
-@click.option("--shard", type=Shard(), help="Only the I-th of N parts of the cells; `fedbench merge` joins them.")
+@click.option("--force", is_flag=True, help="Run all cells again, including finished ones.")
+@click.option("--shard", type=Shard(), help="Only part I of N parts of the cells; `fedbench merge` joins them.")
 @click.option(
-    "--tracker", "trackers", multiple=True, metavar="NAME", help="Who follows every round: mlflow, tensorboard, wandb."
+    "--tracker", "trackers", multiple=True, metavar="NAME", help="Report every round to mlflow, tensorboard or wandb."
 )
 @click.option("--quiet", is_flag=True, help="Print nothing but errors.")
 @click.option("--json", "as_json", is_flag=True, help="Print a summary as JSON.")
@@ -85,9 +85,9 @@ def run(
     fedbench run suites/extreme_hetero.yaml --scenario 'all_*' --method fedra
     fedbench run suites/quickstart.yaml --set train.rounds=3 --results /tmp/try
 
-    Ctrl-C lets running cells finish their round and ends the run, a second one ends it at once; the same command
-    resumes. Exit code: 0 all fine, 1 some cells failed or are left over, 2 the input is wrong; 130 ended by
-    Ctrl-C, 143 by SIGTERM, 129 by SIGHUP.
+    Ctrl-C lets running cells finish their round and then ends the run; a second Ctrl-C ends it at once. The same
+    command resumes. Exit code: 0 if all is fine, 1 if some cells failed or are left, 2 if the input is wrong; 130 after
+    Ctrl-C, 143 after SIGTERM, 129 after SIGHUP.
     """  # fmt: skip
     from fedbench.commands.output import Screen, Spinner
     from fedbench.commands.watch import Watch

@@ -17,11 +17,11 @@ INSTALL = gone("--install", f"`fedbench schema > {scaffold.SCHEMA}`, and the lin
 
 @click.command()
 @takes(INSTALL)
-@click.option("--built-in", is_flag=True, help="Only with what comes with fedbench.")
+@click.option("--built-in", is_flag=True, help="Only built-in components.")
 @PLUGINS
 def schema(built_in: bool, plugins: tuple) -> None:
-    """Print the JSON Schema of suites, with every component that is installed. A suite that names it in a comment is
-    one in which editors complete keys and names, say what they mean, and underline what is wrong.
+    """Print the JSON Schema of suites, with every component that is installed. If a suite names it in a comment,
+    editors complete and explain keys and names, and underline mistakes.
 
     \b
     fedbench schema > suite.schema.json

@@ -30,7 +30,7 @@ NAME = click.argument("name", shell_complete=_names)
 
 @click.group()
 def suites() -> None:
-    """The suites that ship with fedbench. Every command that takes a suite takes their names too.
+    """The suites that ship with fedbench. Every command that takes a suite also takes their names.
 
     \b
     fedbench suites list
@@ -40,10 +40,10 @@ def suites() -> None:
     """
 
 
-@suites.command("list", short_help="Their names, and what they are about.")
+@suites.command("list", short_help="List the suites, and what they are about.")
 def list_() -> None:
-    """List the shipped suites: their data, and whether they are here; cells, with those of a tuning; and the time that
-    all cells take on two cores, where it is known.
+    """List the shipped suites: their data, and whether they are here; cells, including those of a tuning; and the time
+    that all cells take on two cores, if it is known.
 
     \b
     fedbench suites list
@@ -66,10 +66,10 @@ def _status(data: str, catalogue: Catalogue) -> str:
     return source.status(source.place(data)) if source else "built in"
 
 
-@suites.command(short_help="Print one.")
+@suites.command(short_help="Print a suite.")
 @NAME
 def show(name: str) -> None:
-    """Print the suite NAME, as it is written.
+    """Print the suite NAME.
 
     \b
     fedbench suites show quickstart
@@ -77,13 +77,13 @@ def show(name: str) -> None:
     click.echo(named(name).read_text("utf-8"), nl=False)
 
 
-@suites.command(short_help="Copy one, to change it.")
+@suites.command(short_help="Copy a suite, to change it.")
 @NAME
 @click.argument("file", required=False, type=FilePath())
 def copy(name: str, file: str | None) -> None:
-    """Copy the suite NAME to FILE (by default its own name, here), to begin one of your own from. It is called after
-    FILE, and so is the folder of its results. A file with a paper's numbers that the suite reads is copied next to
-    FILE. Nothing is overwritten.
+    """Copy the suite NAME to FILE, as a start for your own suite. By default FILE has the suite's name, in the current
+    folder. The suite and the folder of its results are named after FILE. If the suite reads a file with a paper's
+    numbers, it is copied next to FILE. Nothing is overwritten.
 
     \b
     fedbench suites copy quickstart
