@@ -87,6 +87,18 @@ def test_the_workflow_runs_what_is_checked_here_on_versions_that_are_supported()
     assert set(job["strategy"]["matrix"]["python"]) <= set(supported)
 
 
+def test_the_site_is_published_from_what_mkdocs_builds_by_pinned_actions():
+    workflow = YAML(typ="safe", pure=True).load(ROOT / ".github/workflows/pages.yml")
+    build, deploy = workflow["jobs"]["build"], workflow["jobs"]["deploy"]
+    site = YAML(typ="safe", pure=True).load(ROOT / "mkdocs.yml")["site_dir"]
+    assert [step["with"]["path"] for step in build["steps"] if "path" in step.get("with", {})] == [site]
+    assert any("mkdocs build --strict" in step.get("run", "") for step in build["steps"])
+    assert workflow["permissions"] == {"contents": "read"} and "permissions" not in build
+    assert deploy["needs"] == "build" and deploy["permissions"] == {"pages": "write", "id-token": "write"}
+    for step in [*build["steps"], *deploy["steps"]]:
+        assert re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40}", step.get("uses", f"a/b@{'0' * 40}"))
+
+
 def test_the_citation_has_the_version_and_what_cff_asks_for():
     citation = YAML(typ="safe", pure=True).load(ROOT / "CITATION.cff")
     assert {"cff-version", "message", "title", "authors", "abstract", "license", "references"} <= citation.keys()

@@ -197,7 +197,7 @@ def _duration(console: Console, time: Estimate) -> None:
         found = " and ".join("probes" if source == "probe" else source for source in sorted(time.sources))
         text = f"About {length} on {where}" + (f", from {found} on this machine." if found else ".")
     else:
-        text = f"Nothing is left of about {roughly(time.total)} on {where}."
+        text = f"Already finished; it would take about {roughly(time.total)} on {where}."
     console.print(text, style="bold")
 
 

@@ -75,7 +75,7 @@ def cleared(folder: Path, manifest: Mapping[str, Any] | None) -> list[str]:
     lines = []
     if manifest is None and os.path.lexists(folder / "manifest.json"):
         kept = set_aside(folder / "manifest.json", folder).name
-        lines.append(f"{folder / 'manifest.json'}: not as it was written. Set aside as {kept}.")
+        lines.append(f"{folder / 'manifest.json'}: damaged (its checksum does not match). Set aside as {kept}.")
         for name in TABLES:  # of which nobody knows whose they are
             (folder / name).unlink(missing_ok=True)
     manifest = manifest or {}

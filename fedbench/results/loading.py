@@ -84,7 +84,7 @@ def what_is_wrong(wrong: Sequence[str]) -> str:
     mend = "Run the whole suite again, which computes what is lost and keeps the rest."
     if any(line.partition(": ")[0].endswith(INDEX) for line in wrong):
         mend += f" An {INDEX} must be restored from a copy: it names what is packed."
-    return f"not as it was written:{lines}\n{mend}"
+    return f"damaged (the checksum does not match):{lines}\n{mend}"
 
 
 def examine(paths: Iterable[str | Path], candidates: bool = False) -> Found:

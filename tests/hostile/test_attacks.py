@@ -42,7 +42,7 @@ def cell(tmp_path):
 def refused(*words: object, cwd: Path) -> str:
     """What a command says that ends with exit code 2, or leaves out what it cannot believe."""
     done = fedbench(*words, cwd=cwd)
-    assert done.exit_code == 2 or (done.exit_code == 1 and "not as it was written" in done.output), done.output
+    assert done.exit_code == 2 or (done.exit_code == 1 and "the checksum does not match" in done.output), done.output
     return done.output
 
 
