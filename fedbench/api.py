@@ -12,14 +12,14 @@ from typing import Any
 from fedbench.commands.terminal import require_current_folder, tidy_streams
 from fedbench.disk import at_home
 from fedbench.errors import UserError
-from fedbench.report.results import Results
+from fedbench.report.results import Views
 
 MAPPING = "the mapping"  # what messages call a suite that is no file
 LISTS = ("scenarios", "methods", "seeds", "variants", "add", "plugins")  # choices of which there may be several
 DEEPEST = 40  # levels, as in a file
 
 
-def load(*paths: str | Path | Iterable[str | Path]) -> Results:
+def load(*paths: str | Path | Iterable[str | Path]) -> Views:
     """Load results.
 
     Args:
@@ -37,7 +37,7 @@ def load(*paths: str | Path | Iterable[str | Path]) -> Results:
         if not matched:
             raise UserError(f"{path}: no folder matches")
         found += matched
-    return Results(found)
+    return Views(found)
 
 
 def run(
@@ -47,7 +47,7 @@ def run(
     sets: Sequence[str] = (),
     quiet: bool = False,
     **choices: Any,
-) -> Results:
+) -> Views:
     """Run every cell of a suite that is not finished yet, and load the results.
 
     Progress is shown on stderr, for stdout is the script's: bars on a terminal, a line for each cell in a notebook or a
@@ -82,7 +82,7 @@ def run(
     given |= {"results": at_home(given["results"])} if "results" in given else {}
     with Watch(Screen(stderr=True), quiet) as watch:
         outcome = runner.run(here, observe=watch, text=text, **given)
-    return Results([outcome.folder], outcome)
+    return Views([outcome.folder], outcome)
 
 
 def _several(given: Any) -> tuple[Any, ...]:

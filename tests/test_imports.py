@@ -24,7 +24,7 @@ NO_TORCH = [
     "fedbench.commands.plan",
     "fedbench.commands.plot",
     "fedbench.commands.run",
-    "fedbench.report.render",
+    "fedbench.report.style",
     "fedbench.report.run_scores",
     "fedbench.report.views",
     "fedbench.data",

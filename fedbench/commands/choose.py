@@ -19,7 +19,7 @@ from fedbench.simulation.cost_estimate import DEADLINE
 from fedbench.words import shown, suggestion
 
 if TYPE_CHECKING:
-    from fedbench.report.device_choice import Accuracies
+    from fedbench.report.views.choice import Accuracies
 
 
 @click.command()
@@ -62,7 +62,7 @@ def choose(
 
     Exit code: 0, or 1 if a plugin fails, which a note names.
     """
-    from fedbench.report.device_choice import accuracies, choice
+    from fedbench.report.views.choice import accuracies, choice
     from fedbench.results import examine
 
     there = named(given.split(","))

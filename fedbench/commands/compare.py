@@ -22,7 +22,7 @@ from fedbench.results.result import COMPARED
 from fedbench.words import counted
 
 if TYPE_CHECKING:
-    from fedbench.report.frames import Frame
+    import pandas
 
 DEFAULT = ("results",)  # where results are looked for without a PATH
 MORE_TABLES = {"sizes": ("sizes", "deployed")}  # that a view reads besides those of leaderboards
@@ -204,29 +204,30 @@ def _show(
     budget: str | None = None,
     **asked: Any,
 ) -> None:
-    """Print a view; "" for leaderboards. asked: the arguments of `fedbench.report.views.chosen`."""
-    from fedbench.report import filters, views
-    from fedbench.report.tuning_tables import undecided
+    """Print a view; "" for leaderboards. asked: the arguments of `fedbench.report.views.by_name.chosen`."""
+    from fedbench.report import filters
+    from fedbench.report.views import by_name
+    from fedbench.report.views.tuning import undecided
 
     chosen = partial(select, scenarios=scenarios, methods=methods, variants=variants, seeds=seeds)
     wanted: dict[str, Any] = {"sort": sort, "columns": columns}
     tell = partial(put, form=form)
-    asked = {**views.USUAL, **asked}
+    asked = {**by_name.USUAL, **asked}
     asked["at"] = _at(asked["at"], budget)
     usual = asked["at"] == "final" and asked["baseline"] is None and not any(wanted.values())
     two = not kind and form == "rich" and len(paths) == 2 and usual
     if (two or kind == "changes") and (both := _changes(paths, chosen, asked, must=not two)):
-        from fedbench.report.changes import for_people
+        from fedbench.report.views.changes import for_people
 
         found, wrong = both
-        tell(filters.chosen(for_people(found) if form in views.PEOPLE else found, **wanted))
+        tell(filters.chosen(for_people(found) if form in by_name.PEOPLE else found, **wanted))
         tell_left_out(wrong)
         sys.exit(kind == "changes" and found.attrs["broken"])
     there = _found(paths or DEFAULT, chosen, kind)
     lacks = undecided(there, paths or DEFAULT)
     if there.results or form in ("csv", "json"):
         try:
-            tell(views.chosen(there.results, kind, form=form, **wanted, **asked))
+            tell(by_name.chosen(there.results, kind, form=form, **wanted, **asked))
         except UserError as error:  # perhaps for want of what is left out
             left = (f"Left out: {line}" for line in there.wrong)
             raise UserError("\n".join(filter(None, [str(error), lacks, *left]))) from error
@@ -255,10 +256,10 @@ def _changes(
     chosen: Callable[[Sequence[Result]], list[Result]],
     asked: Mapping[str, Any],
     must: bool,
-) -> tuple[Frame, list[str]] | None:
+) -> tuple[pandas.DataFrame, list[str]] | None:
     """What differs from the first to the second folder, and what is damaged; None where they share no name and need
     not."""
-    from fedbench.report.changes import changes
+    from fedbench.report.views.changes import changes
 
     if len(paths) != 2:
         raise UserError(f"changes takes two PATHs, before and after, and not {len(paths)}")

@@ -25,7 +25,7 @@ from fedbench.suite import load
 from fedbench.words import human_bytes, lasting
 
 if TYPE_CHECKING:
-    from fedbench.report.device_tables import Found, Where
+    from fedbench.report.views.devices import Found, Where
     from fedbench.suite import Suite
     from fedbench.types import Device
 
@@ -70,7 +70,7 @@ def devices(
 
     Exit code: 0, or 1 if a plugin fails, which a note names.
     """
-    from fedbench.report.device_tables import listed
+    from fedbench.report.views.devices import listed
 
     if suite is None and backbone is None:
         put(listed(list(SHIPPED.values())), form)
@@ -80,7 +80,7 @@ def devices(
         return
     if suite is not None and backbone is not None:
         raise UserError("devices: a suite or --backbone, not both")
-    from fedbench.report.device_tables import fitting, shared
+    from fedbench.report.views.devices import fitting, shared
 
     registry = Registry(plugins, timeout=timeout)
     if suite is None:

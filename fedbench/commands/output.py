@@ -20,10 +20,10 @@ from fedbench.results.loading import what_is_wrong
 from fedbench.words import counted, visible
 
 if TYPE_CHECKING:
+    import pandas
     from rich.table import Table
 
     from fedbench.registry.registry import Registry
-    from fedbench.report.frames import Frame
 
 PIPED = 10_000  # columns where output is piped: nothing is cut or folded
 NARROWEST = 20  # columns, the fewest that tables are laid out for
@@ -79,22 +79,22 @@ class Spinner:
                 self._status.stop()
 
 
-def put(view: Frame, form: str) -> None:
+def put(view: pandas.DataFrame, form: str) -> None:
     """Print a frame.
 
     Args:
         view: the frame.
-        form: `rich` for a terminal, or a format of `fedbench.report.render`.
+        form: `rich` for a terminal, or a format of `fedbench.report.style`.
     """
     screen = Screen(width=wide())
-    from fedbench.report.render import render, show
+    from fedbench.report.style import show, style
 
     if form == "rich":
         with screen.capture() as captured:
             show(view, screen)
         text = captured.get()
     else:
-        text = render(view, form)
+        text = style(view, form)
         for warning in dict.fromkeys(one.get("warning") for one in view.attrs["pages"]) if form == "csv" else ():
             if warning:  # which rows have no place for
                 say(warning, err=True)

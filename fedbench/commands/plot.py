@@ -109,15 +109,14 @@ def pareto(metric: str, over: str, **choices: Any) -> None:
     fedbench plot pareto results/quickstart
     fedbench plot pareto results/quickstart --over flops
     """
-    import pandas
-
-    from fedbench.report.pareto import pareto as fronts
-    from fedbench.report.scenarios import titled
+    from fedbench.report.frames import tables
+    from fedbench.report.standings import titled
+    from fedbench.report.views.pareto import pareto as fronts
 
     chosen = _Chosen("pareto", choices)
     found = chosen.leaderboards(metric)
     front = fronts(found, over)
-    points = {key: pandas.DataFrame(front.rows(places).cells) for key, places in front.tables().items()}
+    points = {key: front.iloc[places] for key, places in tables(front).items()}
     if not (panels := {title: points[board.place] for title, board in titled(found).items() if board.place in points}):
         raise UserError("no cell of these results has finished yet: there is nothing to draw")
     chosen.write({"": chosen.pictures.pareto(panels, over, metric, chosen.registered, chosen.roles)}, f"-{over}")
@@ -133,7 +132,7 @@ def sizes(metric: str, **choices: Any) -> None:
     \b
     fedbench plot sizes results/devices
     """
-    from fedbench.report.scenarios import titled
+    from fedbench.report.standings import titled
 
     chosen = _Chosen("sizes", choices, "sizes", "deployed")
     panels = titled(chosen.leaderboards(metric))
@@ -173,7 +172,7 @@ def ranks(metric: str, **choices: Any) -> None:
     \b
     fedbench plot ranks results/extreme_hetero
     """
-    from fedbench.report.scenarios import standings
+    from fedbench.report.standings import standings
 
     chosen = _Chosen("ranks", choices)
     found = standings(chosen.leaderboards(metric))

@@ -21,7 +21,7 @@ from fedbench.processes.signals import raising
 from fedbench.registry.assets import Assets
 from fedbench.registry.registry import Registry
 from fedbench.report.grouping import select
-from fedbench.report.views import PEOPLE
+from fedbench.report.views.by_name import PEOPLE
 from fedbench.results import Result, examine
 from fedbench.results.diff import name_of, settings
 from fedbench.results.metric_direction import first_metric
@@ -33,7 +33,6 @@ from fedbench.words import counted, shortened
 if TYPE_CHECKING:
     import pandas
 
-    from fedbench.report.frames import Frame
 
 MACHINE = ("cpu", "system", "python")  # what of a machine may change a result, and is known before the run
 
@@ -95,7 +94,7 @@ def reproduce(
     are finished in --results are kept. Exit code: 0 if all scores are within --equivalent, 1 if some differ or could
     not be run, 2 if SOURCE cannot be read or its data are missing (--root names their folder).
     """
-    from fedbench.report.changes import changes, for_people
+    from fedbench.report.views.changes import changes, for_people
 
     chosen = sample(select(finished(source), scenarios, methods, seeds, variants), count)
     if not chosen:
@@ -267,10 +266,10 @@ def computed(plan: Recovery, results: Path) -> list[Result]:
 # What is printed
 
 
-def _before(source: str, cells: Sequence[Result], settings: pandas.DataFrame, plan: Recovery) -> Frame:
+def _before(source: str, cells: Sequence[Result], settings: pandas.DataFrame, plan: Recovery) -> pandas.DataFrame:
     """What is not the same here, before anything runs."""
-    from fedbench.report.changes import changes_frame, settings_rows
-    from fedbench.report.frames import page
+    from fedbench.report.frames import page, records
+    from fedbench.report.views.changes import changes_frame, settings_rows
 
     same = [] if len(settings) else ["versions, data, weights, processor and Python are those of the source"]
     by_reason: dict[str, list[str]] = {}
@@ -281,8 +280,8 @@ def _before(source: str, cells: Sequence[Result], settings: pandas.DataFrame, pl
     caption = "what they were computed with, in names of both" if len(settings) else ""
     pages = [page(("settings",), title=title, caption=caption, notes=notes, remarks=same)]
     lacking = [{"cell": _called(name), "reason": reason} for name, reason in plan.lacking.items()]
-    facts = {"source": source, "cells": len(cells), "differs_here": settings.to_dict("records"), "cannot_run": lacking}
-    return changes_frame(settings_rows(settings.to_dict("records"), len(cells)), pages, [], **facts)
+    facts = {"source": source, "cells": len(cells), "differs_here": records(settings), "cannot_run": lacking}
+    return changes_frame(settings_rows(records(settings), len(cells)), pages, [], **facts)
 
 
 def _called(name: Sequence[Any]) -> str:

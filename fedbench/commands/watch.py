@@ -212,9 +212,9 @@ class Bars:
 
 def show_end(outcome: RunSummary, roles: dict[str, str]) -> None:
     """Print the leaderboards, or a summary of many, and what to do next."""
-    from fedbench.report.render import show
-    from fedbench.report.tuning_tables import undecided
-    from fedbench.report.views import chosen
+    from fedbench.report.style import show
+    from fedbench.report.views.by_name import chosen
+    from fedbench.report.views.tuning import undecided
 
     console = Screen(width=wide())
     console.print(

@@ -10,7 +10,7 @@ from fedbench.errors import UserError
 from fedbench.export.parts import Parts, adapters_of
 from fedbench.models.backbone import Architecture
 from fedbench.results import Result
-from fedbench.results.scores import Scores, average, by_domain
+from fedbench.results.scores import average, by_domain
 from fedbench.simulation.batches import NORMALIZE
 from fedbench.simulation.simulation import Simulation
 from fedbench.types import NEXT_TOKEN
@@ -77,8 +77,8 @@ def _origin(form: str, simulation: Simulation, parts: Parts, results: Sequence[R
     """The cell, its names, and what its model scored after the last round."""
     manifest, config = results[0].manifest, simulation.config
     names = ("scenario", "method", "variant", "seed")
-    tested = Scores.of(results[0].eval)
-    scores = {metric: tested.after(simulation.rounds, metric, "test") for metric in tested.of_split("test")}
+    first, last = results[0], simulation.rounds
+    scores = {metric: first.scores(metric)[last] for metric in first.metrics("test")}
     return {
         "version": __version__,
         "format": form,

@@ -26,7 +26,7 @@ UNKNOWN = {
     "joules": "no joules, because the scenario gives its clients no devices",
 }
 
-Costs = Mapping[str, Any]  # by the columns of `fedbench.report.cost_tables`, in bytes, FLOPs, seconds and joules
+Costs = Mapping[str, Any]  # by the columns of `fedbench.report.views.costs`, in bytes, FLOPs, seconds and joules
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def _computes(result: Result) -> bool:
 
 
 def cost(result: Result) -> Costs | None:
-    """What one finished run took, by the columns of `fedbench.report.cost_tables`; None where no client ever took part.
+    """What one finished run took, by the columns of `fedbench.report.views.costs`; None where no client ever took part.
 
     Bytes and GFLOPs are means over client-rounds (one client in one round), memory the estimates of the weakest, the
     median and the largest client. gamma is FedRA v2's Gamma* (Theorem 1): the smallest number of clients that trained a

@@ -5,12 +5,14 @@ from __future__ import annotations
 import csv
 from collections.abc import Sequence
 
+import pandas
+
 from fedbench.errors import UserError
-from fedbench.report.frames import ALIASES, WITH, Frame, format_of, is_blank
+from fedbench.report.frames import ALIASES, WITH, cells, format_of, is_blank, with_attrs
 from fedbench.words import meant, shortened
 
 
-def chosen(found: Frame, sort: Sequence[str] = (), columns: Sequence[str] = ()) -> Frame:
+def chosen(found: pandas.DataFrame, sort: Sequence[str] = (), columns: Sequence[str] = ()) -> pandas.DataFrame:
     """The rows in order, with the columns that are asked for.
 
     Args:
@@ -27,23 +29,23 @@ def chosen(found: Frame, sort: Sequence[str] = (), columns: Sequence[str] = ()) 
     return found
 
 
-def _sorted(found: Frame, text: str) -> Frame:
+def _sorted(found: pandas.DataFrame, text: str) -> pandas.DataFrame:
     """Within each table: numbers, then words, then blanks."""
     name, _, way = text.rpartition(":") if text.endswith((":asc", ":desc")) else (text, "", "")
     column = column_of(found, name.strip())
     falling = way == "desc" if way else format_of(found, column).best == "high"
-    cells = found[column]
-    blank = [i for i, cell in enumerate(cells) if is_blank(cell)]
-    words = [i for i, cell in enumerate(cells) if i not in blank and isinstance(cell, str | list | tuple)]
-    numbers = [i for i in range(len(cells)) if i not in blank and i not in words]
-    numbers.sort(key=lambda i: -cells[i] if falling else cells[i])
-    words.sort(key=lambda i: str(cells[i]).lower())
-    found = found.rows([*numbers, *(words[::-1] if way == "desc" else words), *blank])
+    values = cells(found[[column]])[column]
+    blank = [i for i, cell in enumerate(values) if is_blank(cell)]
+    words = [i for i, cell in enumerate(values) if i not in blank and isinstance(cell, str | list | tuple)]
+    numbers = [i for i in range(len(values)) if i not in blank and i not in words]
+    numbers.sort(key=lambda i: -values[i] if falling else values[i])
+    words.sort(key=lambda i: str(values[i]).lower())
+    found = found.iloc[[*numbers, *(words[::-1] if way == "desc" else words), *blank]]
     found.attrs["sorted"] = True
     return found
 
 
-def _only(found: Frame, columns: Sequence[str]) -> Frame:
+def _only(found: pandas.DataFrame, columns: Sequence[str]) -> pandas.DataFrame:
     """The columns that tell tables and rows apart, then those that are asked for."""
     names = [name.strip() for text in columns for name in next(csv.reader([text], skipinitialspace=True), [])]
     if not names or not all(names):
@@ -56,17 +58,17 @@ def _only(found: Frame, columns: Sequence[str]) -> Frame:
         keep += [main, *(other for other, of in WITH.items() if of == main and main != "verdict")]
     kept = [name for name in dict.fromkeys(keep) if name in found.columns]
     hidden = [name for name in ("role", "ranked", "status") if name in found.columns and name not in kept]
-    return Frame({name: found[name] for name in (*kept, *hidden)}, {**found.attrs, "columns": kept})
+    return with_attrs(found[[*kept, *hidden]], columns=kept)
 
 
-def column_of(found: Frame, name: str) -> str:
+def column_of(found: pandas.DataFrame, name: str) -> str:
     """A column by its name, its title or another name; case and signs do not count.
 
     Raises:
         UserError: where there is none.
     """
     metric = found.attrs.get("metric", "")
-    titles = {column: format_of(found, column).title or column for column in found.columns}
+    titles = {column: format_of(found, column).title or column for column in map(str, found.columns)}
     others = {**ALIASES, metric: "mean"} if metric and "mean" in titles else ALIASES
     for column in found.columns:
         if name in (column, titles[column]):

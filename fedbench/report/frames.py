@@ -1,4 +1,4 @@
-"""Frames: tables of results with a caption, the one form that every format renders."""
+"""Frames: DataFrames of results whose attrs say what they show, the one form that every format renders."""
 
 from __future__ import annotations
 
@@ -6,61 +6,59 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+import pandas
+
 from fedbench.report.grouping import Place
 from fedbench.report.run_scores import is_fraction
-from fedbench.results.metric_direction import higher_is_better, measure
+from fedbench.results.metric_direction import HIGHER, LOWER, higher_is_better, measure
 from fedbench.words import human_bytes, human_flops, human_joules, lasting, roughly, three_digits
 
 PLACE = Place._fields  # the columns that say which leaderboard a row belongs to
 DASH = "–"
 
 
-@dataclass(frozen=True)
-class Frame:
-    """Columns of cells, and what they show. `fedbench.report.results` makes DataFrames of them; the command line goes
-    without pandas, which takes half a second to import.
-
-    Args:
-        cells: by column, a cell for each row; a blank is None.
-        attrs: `caption`, `metric`, `round`, `correction`; `legend`, a sentence for each column that needs one; `by`,
-            the columns that tell its tables apart; `pages`, by those columns the title, the caption and the notes of
-            each table; `formats`, how columns that only some results have are shown.
-    """
-
-    cells: Mapping[str, Sequence[Any]]
-    attrs: dict[str, Any]
-
-    def __len__(self) -> int:
-        return len(next(iter(self.cells.values()), ()))
-
-    def __getitem__(self, column: str) -> Sequence[Any]:
-        return self.cells[column]
-
-    @property
-    def columns(self) -> list[str]:
-        return list(self.cells)
-
-    def records(self) -> list[dict[str, Any]]:
-        """The rows, by column."""
-        return [dict(zip(self.cells, row, strict=True)) for row in zip(*self.cells.values(), strict=True)]
-
-    def rows(self, kept: Iterable[int]) -> Frame:
-        """These rows, in this order, with attrs of their own."""
-        places = list(kept)
-        return Frame({name: [cells[i] for i in places] for name, cells in self.cells.items()}, dict(self.attrs))
-
-    def tables(self) -> dict[tuple[str, ...], list[int]]:
-        """The rows of each table, by the values of `by`."""
-        found: dict[tuple[str, ...], list[int]] = {}
-        for i in range(len(self)):
-            found.setdefault(tuple(str(self.cells[name][i]) for name in self.attrs["by"]), []).append(i)
-        return found
+def cells(found: pandas.DataFrame) -> dict[str, list[Any]]:
+    """By column, the cells as Python's own values; a blank is None."""
+    bare = pandas.DataFrame(found)  # without attrs, which pandas would copy with every column
+    columns = {str(name): column for name, column in bare.items()}
+    return {
+        name: [None if blank else cell for cell, blank in zip(column.tolist(), column.isna(), strict=True)]
+        for name, column in columns.items()
+    }
 
 
-def _numbers(cells: list[Any]) -> list[Any]:
-    """Whole numbers among fractions as fractions."""
-    fractions = any(type(cell) is float for cell in cells)
-    return [float(cell) if type(cell) is int else cell for cell in cells] if fractions else cells
+def records(found: pandas.DataFrame) -> list[dict[str, Any]]:
+    """The rows, by column; a blank is None."""
+    columns = cells(found)
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def tables(found: pandas.DataFrame) -> dict[tuple[str, ...], list[int]]:
+    """The positions of the rows of each table, by the values of `by`."""
+    places: dict[tuple[str, ...], list[int]] = {}
+    keys = pandas.DataFrame(found)[found.attrs["by"]].astype(str)
+    for i, key in enumerate(keys.itertuples(index=False, name=None)):
+        places.setdefault(key, []).append(i)
+    return places if found.attrs["by"] else {(): list(range(len(found)))} if len(found) else {}
+
+
+def with_attrs(found: pandas.DataFrame, rows: pandas.DataFrame | None = None, **attrs: Any) -> pandas.DataFrame:
+    """The same frame, or other rows in its place, with its attrs but for these."""
+    made = (found if rows is None else rows).copy(deep=False)
+    about: dict[Any, Any] = {**found.attrs}
+    made.attrs = about | attrs
+    return made
+
+
+def _column(values: list[Any]) -> Any:
+    """Numbers as numbers, whole ones also where some are missing; everything else as it is."""
+    kinds = {type(value.item() if isinstance(value, np.generic) else value) for value in values} - {type(None)}
+    if kinds == {int}:
+        return pandas.array(values, dtype="Int64" if None in values else "int64")
+    if kinds and kinds <= {int, float}:
+        return pandas.array(values, dtype="float64")
+    return pandas.Series(values, dtype="bool" if kinds == {bool} and None not in values else object)
 
 
 @dataclass(frozen=True)
@@ -115,6 +113,8 @@ UNITS: Mapping[str, Callable[[Any], str]] = {
     "yes": lambda value: "yes" if value else "",
     "names": lambda value: value if isinstance(value, str) else ", ".join(value),
 }
+
+PLAIN = ("text", "int", "decimal", "rank", "p", "yes", "names")  # of UNITS, what is no unit
 
 _HIDDEN = Format(part="")
 FORMATS: Mapping[str, Format] = {
@@ -179,8 +179,8 @@ def frame(
     formats: Mapping[str, Format] | None = None,
     legend: Iterable[str] = (),
     **attrs: Any,
-) -> Frame:
-    """A frame of records.
+) -> pandas.DataFrame:
+    """A frame of records. Its `attrs` say what it shows and how each column is read, all that `style` needs.
 
     Args:
         rows: records; what one lacks is a blank.
@@ -191,12 +191,28 @@ def frame(
         formats: of columns that FORMATS does not have.
         legend: sentences that explain columns.
         attrs: more of what the frame says, such as metric, round and correction.
+
+    Returns:
+        A DataFrame; integers of which some are missing are Int64. `attrs` have all of the above, the metric's
+        `direction` (`higher` or `lower` is better) and the `units` of columns, as they are shown.
     """
     rows = list(rows)
     names = list(dict.fromkeys([*columns, *(name for row in rows for name in row)]))
     facts = {"by": list(by), "pages": list(pages), "formats": dict(formats or {}), "legend": list(legend)}
-    cells = {name: _numbers([row.get(name) for row in rows]) for name in names}
-    return Frame(cells, {"caption": caption, **attrs, **facts})
+    found = pandas.DataFrame({name: _column([row.get(name) for row in rows]) for name in names}, columns=names)
+    metric = attrs.get("metric", "")
+    of_metric = {"metric": metric, "direction": HIGHER if higher_is_better(metric) else LOWER} if metric else {}
+    about: dict[Any, Any] = {"caption": caption, **attrs, **of_metric, **facts}
+    found.attrs = about | {"units": {name: unit for name in names if (unit := unit_in(about, name))}}
+    return found
+
+
+def unit_in(attrs: Mapping[Any, Any], column: str) -> str:
+    """The unit of a column's numbers as they are shown; "" where it has none."""
+    unit = format_in(attrs, column).unit
+    if unit in ("score", "points"):
+        return measure(str(attrs.get("metric", "accuracy"))).unit
+    return "" if unit in PLAIN else unit
 
 
 def page(key: Sequence[Any], **facts: Any) -> dict[str, Any]:
@@ -209,7 +225,7 @@ def page(key: Sequence[Any], **facts: Any) -> dict[str, Any]:
     return {"key": [str(part) for part in key], **facts}
 
 
-def format_of(found: Frame, column: str) -> Format:
+def format_of(found: pandas.DataFrame, column: str) -> Format:
     """How a column is shown; `best` is resolved to "high", "low" or ""."""
     return format_in(found.attrs, column)
 

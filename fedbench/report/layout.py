@@ -6,10 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from fedbench.report.frames import DASH, PLACE, WITH, Format, Frame, format_in, is_blank, number, written
+import pandas
+
+from fedbench.report.frames import DASH, PLACE, WITH, Format, cells, format_in, is_blank, number, tables, written
 from fedbench.report.grouping import Place, headings
 from fedbench.report.missing_values import ABSENCES
-from fedbench.report.run_scores import is_fraction
+from fedbench.results.metric_direction import measure
 from fedbench.words import human_bytes
 
 PARTS = ("name", "score", "gap", "cost", "domain")  # of a leaderboard, in order; domains come last and give way
@@ -76,9 +78,9 @@ class Pages(NamedTuple):
     shared: str = ""
 
 
-def laid_out(found: Frame) -> Pages:
+def laid_out(found: pandas.DataFrame) -> Pages:
     """A frame as pages."""
-    attrs, by, places = found.attrs, found.attrs["by"], found.tables()
+    attrs, by, places, columns = found.attrs, found.attrs["by"], tables(found), cells(found)
     facts = {tuple(one["key"]): one for one in attrs["pages"]}
     order = [*facts, *(key for key in places if key not in facts)]
     if tuple(by) == PLACE and order:
@@ -88,10 +90,10 @@ def laid_out(found: Frame) -> Pages:
     pages = []
     for key, title in zip(order, titles, strict=True):
         one, at = facts.get(key, {}), places.get(key, ())
-        cells = {name: [values[i] for i in at] for name, values in found.cells.items()}
-        tables = _tables(attrs, cells, one.get("caption", "")) if at else []
+        own = {name: [values[i] for i in at] for name, values in columns.items()}
+        parts = _tables(attrs, own, one.get("caption", "")) if at else []
         above, warning = one.get("above", ""), one.get("warning", "")
-        pages.append(Page(title, tables, one.get("notes", ()), one.get("remarks", ()), key, above, warning))
+        pages.append(Page(title, parts, one.get("notes", ()), one.get("remarks", ()), key, above, warning))
     return Pages(pages, shared)
 
 
@@ -233,4 +235,4 @@ TOGETHER: Mapping[str, tuple[Callable[..., Shown], Sequence[str]]] = {
 
 def unit_of(metric: str) -> str:
     """`accuracy, %`, or the metric alone where it has no unit."""
-    return f"{metric}, %" if is_fraction(metric) else metric
+    return ", ".join(filter(None, (metric, measure(metric).unit)))

@@ -6,6 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from typing import Any
+
+import pandas
 
 from fedbench.errors import UserError
 from fedbench.report.budget import PAID, Budget, Costs, cheapest, check_known, cost, mean_cost, paid, read_budget
@@ -22,11 +25,10 @@ from fedbench.report.grouping import (
 from fedbench.report.missing_values import ABSENCES, notes
 from fedbench.report.run_scores import AT, MeanScore, RunScores, check_direction, is_fraction, metrics, run, score
 from fedbench.report.significance import groups_of, margin_of
-from fedbench.report.statistics.paired import Draws, by_draw
-from fedbench.report.statistics.pairs import Pair, all_pairs, judged, paired
+from fedbench.report.statistics.pairs import Draws, by_draw, paired, turned, verdicts
 from fedbench.results import Result
 from fedbench.results.identity import mixed_settings, mixed_versions
-from fedbench.results.metric_direction import higher_is_better, without_noise
+from fedbench.results.metric_direction import VALIDATION, higher_is_better, without_noise
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,8 @@ class Row:
     ranked: whether it may be better or worse than others; a ceiling, which nobody can realise, and a second output
     never are, and a constant answer only where each client is tested on its own images. role: one of ROLES. draws:
     by seed, the draw of sizes that it is a part of; the same on a whole leaderboard. gap: the paired difference of
-    the averages to the baseline. group: letters; methods that share one are not significantly different.
+    the averages to the baseline, as a row of `pairs`. group: letters; methods that share one are not significantly
+    different.
     """
 
     method: str
@@ -56,7 +59,7 @@ class Row:
     ranked: bool = True
     role: str = "method"
     draws: Draws = field(default_factory=dict)
-    gap: Pair | None = None
+    gap: Any = None
     group: str = ""
 
     @property
@@ -101,8 +104,8 @@ class Leaderboard:
     """Methods in one setting.
 
     place: its variant also says what else sets it apart (train.rounds=3) where a suite was edited between two runs. at:
-    one of AT, or what the budget is of. pairs: every two ranked methods. margin: the difference below which they may be
-    called equal, None for none.
+    one of AT, or what the budget is of. pairs: every two ranked methods, as of `verdicts`. margin: the difference below
+    which they may be called equal, None for none.
     """
 
     place: Place
@@ -114,7 +117,7 @@ class Leaderboard:
     domains: Sequence[str]
     rows: Sequence[Row]
     notes: Sequence[str]
-    pairs: Sequence[Pair] = ()
+    pairs: pandas.DataFrame = field(default_factory=lambda: verdicts({}, True, None), compare=False)
     margin: float | None = None
 
     @property
@@ -227,10 +230,10 @@ def leaderboards(
         for variant, group in settings(results)
     ]
     if any(r.status == "finished" for r in results) and not any(row.runs for board in boards for row in board.rows):
-        have = {name for r in results if r.status == "finished" for name in r.metrics}
+        have = {name for r in results if r.status == "finished" for name in r.metrics()}
         if budget is None or metric not in have:
             raise UserError(unknown("metric", metric, sorted(have)))
-    return concluded(boards, equivalent)
+    return [concluded(board, equivalent) for board in boards]
 
 
 def _ceiling(ceilings: Sequence[str], roles: Mapping[str, str]) -> str:
@@ -249,7 +252,7 @@ def _leaderboard(
     baseline: str | None,
     roles: Mapping[str, str],
 ) -> Leaderboard:
-    """Without conclusions, which are drawn from all leaderboards together."""
+    """Without conclusions."""
     played = {label: roles.get(registered(part), "method") for label, part in cells.items()}
     ceilings = [label for label, role in played.items() if role == "ceiling"]
     baseline = baseline or _ceiling(ceilings, roles)
@@ -288,7 +291,7 @@ def _runs(results: Sequence[Result], metric: str, split: str, at: str | Budget) 
     found: dict[str, list[RunScores]] = {}
     for r in results:
         if r.status == "finished":
-            for name in sorted(metrics(r.scores, metric, split), key=len):
+            for name in sorted(metrics(r, metric, split), key=len):
                 if one := _run(r, name, split, at):
                     found.setdefault(name, []).append(one)
     return found
@@ -297,15 +300,17 @@ def _runs(results: Sequence[Result], metric: str, split: str, at: str | Budget) 
 def _run(result: Result, metric: str, split: str, at: str | Budget) -> RunScores | None:
     """None where the first test comes after the budget is spent, or where it is not known what was spent. Raises
     UserError where no round can be chosen."""
+    tested = result.scores(metric, split)
     if not isinstance(at, Budget):
         try:
-            return run(result.scores, result.entry.seed, metric, split, at)
+            validated = result.scores(metric, VALIDATION) if at == "best" else None
+            return run(tested, result.entry.seed, metric, at, validated=validated)
         except UserError as error:
             raise UserError(f"{result.folder}: {error}") from None
     spent = paid(result, at.what)
     if spent is None:
         return None
-    found = run(result.scores, result.entry.seed, metric, split, "final", spent.until(at.amount or 0.0))
+    found = run(tested, result.entry.seed, metric, "final", spent.until(at.amount or 0.0))
     return found and replace(found, spent=spent.by(found.round))
 
 
@@ -345,48 +350,28 @@ def _status(results: Sequence[Result]) -> str:
     return min((r.status for r in results), key=list(ABSENCES).index)
 
 
-def concluded(boards: Sequence[Leaderboard], equivalent: float | None = None) -> list[Leaderboard]:
-    """The leaderboards with pairs, groups and gaps.
+def concluded(board: Leaderboard, equivalent: float | None = None) -> Leaderboard:
+    """The leaderboard with pairs, groups and gaps.
 
-    Benjamini-Hochberg is over all pairs of ranked methods on all these leaderboards, so that every view of the same
-    results has the same verdicts. Pairs with a ceiling or a constant answer are a separate family: most of them differ
-    for sure, which would make room for false discoveries among the others.
+    Benjamini-Hochberg is over the pairs of its ranked methods, whatever else is shown. Pairs with a ceiling or a
+    constant answer are a separate family: most of them differ for sure, which would make room for false discoveries
+    among the others. Second outputs have no verdict.
     """
-    if not boards:
-        return []
-    metric = boards[0].metric
-    higher, margin = higher_is_better(metric), margin_of(metric, equivalent)
-    pairs = judged([all_pairs(board.by_seed, board.draws) for board in boards], higher, margin)
-    gaps = judged([_unranked_gaps(board) for board in boards], higher, margin)
-    return [
-        replace(board, pairs=found, margin=margin, rows=_concluded_rows(board, found, others))
-        for board, found, others in zip(boards, pairs, gaps, strict=True)
-    ]
-
-
-def _unranked_gaps(board: Leaderboard) -> list[Pair]:
-    """Rows against the baseline where either of them is never ranked; second outputs have no verdict."""
-    base = next((row for row in board.rows if row.label == board.baseline), None)
-    if base is None:
-        return []
-    others = [row for row in board.rows if row.method != base.method and not row.output]
-    found = (_gap(row, base) for row in others if not (row.ranked and base.ranked))
-    return [pair for pair in found if pair]
-
-
-def _gap(row: Row, base: Row) -> Pair | None:
-    return paired(row.label, row.by_seed, base.label, base.by_seed, row.draws)
-
-
-def _concluded_rows(board: Leaderboard, pairs: Sequence[Pair], others: Sequence[Pair]) -> list[Row]:
+    margin, higher = margin_of(board.metric, equivalent), higher_is_better(board.metric)
+    pairs = verdicts(board.by_seed, higher, margin, board.draws)
     groups = groups_of(board.scores, pairs)
-    base = next((row for row in board.rows if row.label == board.baseline), None)
-    ours = [pair for pair in pairs if base and base.label in (pair.method, pair.other)]
-    known = {(pair.method, pair.other): pair for pair in (*ours, *(p.turned() for p in ours), *others)}
-    found = []
-    for row in board.rows:
-        gap = None
-        if base is not None and row.method != base.method:
-            gap = known.get((row.label, base.label)) or _gap(row, base)
-        found.append(replace(row, gap=gap, group=groups.get(row.label, "")))
-    return found
+    gaps = {}
+    if base := next((row for row in board.rows if row.label == board.baseline), None):
+        scores = {row.label: row.by_seed for row in board.rows}
+        others = [row for row in board.rows if row.method != base.method]
+        unranked = [(row.label, base.label) for row in others if not row.output and not (row.ranked and base.ranked)]
+        seconds = [(row.label, base.label) for row in others if row.output]
+        either_way = pandas.concat([pairs, turned(pairs)])
+        families = (
+            either_way[either_way["other"] == base.label],
+            verdicts(scores, higher, margin, board.draws, unranked),
+            paired(scores, board.draws, seconds).assign(q=math.nan, verdict="", within=False),
+        )
+        gaps = {gap.method: gap for family in families for gap in family.itertuples(index=False)}
+    rows = [replace(row, gap=gaps.get(row.label), group=groups.get(row.label, "")) for row in board.rows]
+    return replace(board, pairs=pairs, margin=margin, rows=rows)

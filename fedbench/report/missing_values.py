@@ -140,7 +140,7 @@ def _over(results: Sequence[Result], row: Any, budget: Budget | None) -> str:
     for r in results:
         if r.status != "finished" or r.entry.seed in shown:
             continue
-        tested, spending = r.scores.tested(row.metric), paid(r, budget.what)
+        tested, spending = r.scores(row.metric), paid(r, budget.what)
         if tested and spending:
             late.append((spending.by(min(tested)), min(tested), r.entry.seed))
     if not late:

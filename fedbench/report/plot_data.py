@@ -128,7 +128,7 @@ def by_panel(boards: Sequence[Board], metric: str, by_domain: bool, x: str) -> d
 
 def points(result: Result, metric: str, x: str) -> dict[int, CurvePoint]:
     """By evaluated round; none where it is not known what was spent."""
-    found = curve(result.scores, metric)
+    found = curve(result.scores(metric))
     if x == "rounds":
         return {t: CurvePoint(t, *values) for t, values in found.items()}
     spent = paid(result, x)

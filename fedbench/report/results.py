@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -10,27 +9,12 @@ from typing import Any
 
 import pandas
 
-from fedbench.report.frames import Frame
 from fedbench.report.grouping import select
-from fedbench.report.render import to_html
-from fedbench.report.views import view
-from fedbench.results import Result, examine
+from fedbench.report.style import style
+from fedbench.report.views.by_name import view
+from fedbench.results import Result
 from fedbench.results import load as load_cells
-from fedbench.results.read import cells_frame, table_frame
-
-
-class _List(list[Any]):
-    """A list that pandas may copy with every slice at no cost; it is replaced, never changed."""
-
-    def __deepcopy__(self, memo: object) -> _List:
-        return self
-
-
-class _Dict(dict[str, Any]):
-    """The same for a dictionary."""
-
-    def __deepcopy__(self, memo: object) -> _Dict:
-        return self
+from fedbench.results.read import Results
 
 
 class ResultFrame(pandas.DataFrame):
@@ -51,29 +35,18 @@ class ResultFrame(pandas.DataFrame):
         return str(self.attrs.get("caption", ""))
 
     def _repr_html_(self) -> str:
-        cells = self.astype(object).where(self.notna(), None).to_numpy().T.tolist()
-        about: dict[Any, Any] = dict(self.attrs)
-        return to_html(Frame(dict(zip(map(str, self.columns), cells, strict=True)), about))
+        return style(self, "html")
 
 
-def result_frame(found: Frame) -> ResultFrame:
-    """A view as a DataFrame."""
-    made = ResultFrame({name: _whole(cells) for name, cells in found.cells.items()}, columns=found.columns)
-    kinds: dict[type, Any] = {list: _List, dict: _Dict}
-    about: dict[Any, Any] = {name: kinds.get(type(fact), lambda it: it)(fact) for name, fact in found.attrs.items()}
-    made.attrs = about
+def result_frame(found: pandas.DataFrame) -> ResultFrame:
+    """A view for a notebook."""
+    made = ResultFrame(found)
+    made.attrs = dict(found.attrs)
     return made
 
 
-def _whole(cells: Sequence[Any]) -> Any:
-    """Integers stay integers where some are missing, which pandas would make floats."""
-    if None in cells and all(cell is None or type(cell) is int for cell in cells) and any(cells):
-        return pandas.array(cells, dtype="Int64")
-    return cells
-
-
-class Results:
-    """Everything under results folders, as pandas frames.
+class Views(Results):
+    """Everything under results folders, as pandas frames, with every view of it.
 
     Every view is a `ResultFrame`: a DataFrame with a caption, shown as a table in a notebook, whose `attrs` say
     metric, round and correction. Scores are fractions; costs are bytes, FLOPs, seconds and joules.
@@ -86,42 +59,20 @@ class Results:
     - equivalent: points below which methods may be called equal.
 
     Attributes:
-        paths: the folders.
         outcome: of the run that made the results, where `fedbench.run` did; else None.
     """
 
     def __init__(self, paths: Iterable[str | Path], outcome: Any = None) -> None:
-        self.paths = list(paths)
+        super().__init__(paths)
         self.outcome = outcome
-        self._found = examine(self.paths).read(("eval", "rounds"))
-        if self._found.wrong:
-            lines = "\n".join(self._found.wrong)
-            warnings.warn(f"left out, checksum mismatch:\n{lines}", stacklevel=3)
 
-    @cached_property
-    def cells(self) -> pandas.DataFrame:
-        """A row for each name of a cell: suite, scenario, method, variant, seed, status, reason, seconds and more."""
-        return cells_frame(self._found.results)
-
-    @cached_property
-    def eval(self) -> pandas.DataFrame:
-        """The scores of finished cells: round, split, domain, client, metric, value, and `place`, a cell's number."""
-        return table_frame(self._found.results, "eval")
-
-    @cached_property
-    def rounds(self) -> pandas.DataFrame:
-        """What each client did in each round of finished cells, and `place`, a cell's number."""
-        return table_frame(self._found.results, "rounds")
-
-    def select(
-        self, scenarios: Sequence[str] = (), methods: Sequence[str] = (), variants: Sequence[str] = ()
-    ) -> Results:
+    def select(self, scenarios: Sequence[str] = (), methods: Sequence[str] = (), variants: Sequence[str] = ()) -> Views:
         """The results of these scenarios, methods and variants alone, which are globs; `cells` stays whole.
 
         Raises:
             UserError: for a glob that matches nothing.
         """
-        found = Results.__new__(Results)
+        found = Views.__new__(Views)
         found.__dict__ |= {name: value for name, value in self.__dict__.items() if name != "_results"}
         found.__dict__["_results"] = select(self._results, scenarios, methods, variants=variants)
         return found

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from fedbench.errors import UserError
 from fedbench.report.statistics.intervals import interval
-from fedbench.report.statistics.paired import Draws, by_draw
-from fedbench.results.metric_direction import VALIDATION, best_round, higher_is_better, measure
-from fedbench.results.scores import Scores, average, by_client, by_domain, mean, spread
+from fedbench.report.statistics.pairs import Draws, by_draw
+from fedbench.results.metric_direction import best_round, higher_is_better, measure
+from fedbench.results.scores import Tested, average, by_client, by_domain, mean, spread
 
 if TYPE_CHECKING:
     from fedbench.results import Result
@@ -63,29 +63,38 @@ class RunScores:
     spent: float | None = None
 
 
-def metrics(scores: Scores, metric: str, split: str) -> list[str]:
-    """`metric` and its second outputs (`accuracy/last`), as far as an evaluation has them, in its order."""
-    return [name for name in scores.of_split(split) if name == metric or name.startswith(f"{metric}/")]
+def metrics(result: Result, metric: str, split: str) -> list[str]:
+    """`metric` and its second outputs (`accuracy/last`), as far as a finished cell has them, in its order."""
+    return [name for name in result.metrics(split) if name == metric or name.startswith(f"{metric}/")]
 
 
-def run(scores: Scores, seed: int, metric: str, split: str, at: str, until: float = math.inf) -> RunScores | None:
-    """The values of one metric (exactly that name) in one evaluation; None where it has none.
+def run(
+    tested: Tested, seed: int, metric: str, at: str, until: float = math.inf, validated: Tested | None = None
+) -> RunScores | None:
+    """The values of one metric in one evaluation; None where it has none.
 
-    at: one of AT; "best" is the round with the best average of that metric on validation images, of equal rounds the
-    earliest · until: rounds after it are left out. Raises UserError where the best round is asked for and there are no
-    validation images.
+    Args:
+        tested: the scores of one cell.
+        seed: of the cell.
+        metric: what they are of.
+        at: one of AT; "best" is the round with the best average on validation images, of equal rounds the earliest.
+        until: rounds after it are left out.
+        validated: the scores on validation images, for "best".
+
+    Raises:
+        UserError: where the best round is asked for and there are no validation images.
     """
-    rounds = sorted(t for t in scores.tested(metric, split) if t <= until)
+    rounds = sorted(t for t in tested if t <= until)
     if not rounds:
         return None
     if at == "best":
-        validated = {t: average(scores.after(t, metric, VALIDATION)) for t in scores.tested(metric, VALIDATION)}
-        if not (validated := {t: value for t, value in validated.items() if t in rounds}):
+        chosen = {t: average(found) for t, found in (validated or {}).items() if t in rounds}
+        if not chosen:
             raise UserError(UNCHOSEN)
-        rounds = [best_round(validated, metric)]
+        rounds = [best_round(chosen, metric)]
     else:
         rounds = rounds[-4:] if at == "last4" else rounds[-1:]
-    values = [scores.after(t, metric, split) for t in rounds]
+    values = [tested[t] for t in rounds]
     clients = {key: mean([found[key] for found in values if key in found]) for key in values[-1]}
     domains = by_domain(clients)
     worst = min if higher_is_better(metric) else max
@@ -102,10 +111,9 @@ def run(scores: Scores, seed: int, metric: str, split: str, at: str, until: floa
     )
 
 
-def curve(scores: Scores, metric: str, split: str = "test") -> dict[int, tuple[float, dict[str, float]]]:
-    """The average, and the value of every domain, after each evaluated round, in order, as `RunScores` has them; empty
-    where there is no such metric."""
-    return {t: (average(v), by_domain(v)) for t, v in sorted(scores.by_round(metric, split).items())}
+def curve(tested: Tested) -> dict[int, tuple[float, dict[str, float]]]:
+    """The average, and the value of every domain, after each evaluated round, in order, as `RunScores` has them."""
+    return {t: (average(found), by_domain(found)) for t, found in sorted(tested.items())}
 
 
 def worst_tenth(clients: Sequence[float], metric: str) -> float:

@@ -5,7 +5,7 @@ from fedbench.results.files import read_rows
 from fedbench.results.index import Entry, merge_index, prepare_folder, read_index
 from fedbench.results.loading import Found, content_hash, examine, load
 from fedbench.results.manifest import read_manifest, write_manifest
-from fedbench.results.read import load_results
+from fedbench.results.read import Results, load_results, read
 from fedbench.results.result import Result
 from fedbench.results.schema_checks import refuse_links
 from fedbench.results.tables import RESULT_VERSION, write_rows
@@ -16,12 +16,14 @@ __all__ = [
     "Entry",
     "Found",
     "Result",
+    "Results",
     "content_hash",
     "examine",
     "load",
     "load_results",
     "merge_index",
     "prepare_folder",
+    "read",
     "read_index",
     "read_manifest",
     "read_rows",

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from fedbench.results.metric_direction import higher_is_better, measure, without_noise
 
 if TYPE_CHECKING:
-    import pyarrow
+    import pandas
 
 POINTS, NATS = 0.10, 0.5  # of a fraction and of a loss, below an earlier score of the same run
 CONSTANT = "constant"
@@ -42,12 +42,12 @@ def fall(scores: Mapping[int, float], metric: str) -> float:
     return _below(scores[max(scores)], _best(scores, metric)) if scores else 0.0
 
 
-def constant_rounds(answers: pyarrow.Table, split: str, metric: str) -> set[int]:
+def constant_rounds(answers: pandas.DataFrame, split: str, metric: str) -> set[int]:
     """The rounds after which the output that a metric is of ("last" for `accuracy/last`) said the same of every
-    example. answers: answers.parquet of one cell."""
-    columns = (answers[name].to_pylist() for name in ("round", "split", "output", "top_share"))
+    example. answers: the rows of answers.parquet of one cell."""
     output = metric.partition("/")[2]
-    return {t for t, part, name, share in zip(*columns, strict=True) if (part, name, share) == (split, output, 1.0)}
+    same = answers[(answers["split"] == split) & (answers["output"] == output) & (answers["top_share"] == 1.0)]
+    return set(same["round"].tolist())
 
 
 def _most(metric: str) -> float | None:

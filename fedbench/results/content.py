@@ -12,7 +12,7 @@ from fedbench.errors import UserError
 from fedbench.results.columns import COLUMNS, TIMINGS, UNHASHED
 from fedbench.results.files import checked_table, has_table
 from fedbench.results.identity import read_by_its_method
-from fedbench.results.tables import numbers, without_defaults
+from fedbench.results.tables import without_defaults
 
 if TYPE_CHECKING:
     import pyarrow
@@ -67,7 +67,6 @@ def digest_of_table(kind: str, table: pyarrow.Table, ignored: Iterable[str] = ()
 
 def _add(found: Any, column: pyarrow.Array) -> None:
     """Feed the values of a column to a hash; all NaN are one."""
-    import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -75,14 +74,21 @@ def _add(found: Any, column: pyarrow.Array) -> None:
     if pa.types.is_dictionary(kind):
         column, kind = column.cast(kind.value_type), kind.value_type
     if column.null_count:
-        found.update(numbers(column.is_valid()).tobytes())
+        found.update(_bytes(column.is_valid()))
         column = column.drop_null()
     if pa.types.is_list(kind):
-        found.update(numbers(pc.list_value_length(column)).tobytes())
+        found.update(_bytes(pc.list_value_length(column)))
         _add(found, column.flatten())
-    elif pa.types.is_string(kind) or pa.types.is_binary(kind):
-        found.update(numbers(pc.binary_length(column)).tobytes())
+    elif pa.types.is_string(kind):
+        found.update(_bytes(pc.binary_length(column)))
         found.update(b"".join(value.as_buffer() or b"" for value in column))
     else:
-        values = numbers(column)
-        found.update((np.where(np.isnan(values), np.nan, values) if values.dtype.kind == "f" else values).tobytes())
+        found.update(_bytes(column))
+
+
+def _bytes(column: pyarrow.Array) -> bytes:
+    """The numbers of a column; all NaN are one."""
+    import numpy as np
+
+    values = column.to_numpy(zero_copy_only=False)
+    return (np.where(np.isnan(values), np.nan, values) if values.dtype.kind == "f" else values).tobytes()

@@ -20,7 +20,7 @@ from fedbench.results.lock import remove_locks
 from fedbench.results.manifest import CHECKPOINT, MANIFEST, read_manifest
 from fedbench.results.schema_checks import CONFIG, refuse_links
 from fedbench.results.store import CELL, NAMES, PLAIN, Store, columns_of, folder_of, packed_schema, spans, without
-from fedbench.results.tables import MOST_ROWS, RESULT_VERSION, VERSION_KEY, numbers
+from fedbench.results.tables import MOST_ROWS, RESULT_VERSION, VERSION_KEY
 from fedbench.words import counted
 
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ def _sorted(table: pyarrow.Table, order: Mapping[str, int]) -> pyarrow.Table:
 
     column = table[CELL].combine_chunks().dictionary_encode()
     ids = column.dictionary.to_pylist()
-    places = np.array([order.get(id, len(order) + n) for n, id in enumerate(ids)])[numbers(column.indices)]
+    places = np.array([order.get(id, len(order) + n) for n, id in enumerate(ids)])[column.indices.to_numpy()]
     return table if (np.diff(places) >= 0).all() else table.take(pa.array(np.argsort(places, kind="stable")))
 
 

@@ -2,20 +2,71 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedbench.results.columns import COLUMNS
-from fedbench.results.loading import load
+from fedbench.results.loading import Found, examine, load
 from fedbench.results.result import Result
 from fedbench.results.suite_tables import SuiteTables
+from fedbench.types import GLOBAL
 
 if TYPE_CHECKING:
     import pandas
-    import pyarrow
 
 NAMES = ("scenario", "method", "variant", "seed", "candidate", "backbone", "dataset", "profile")
+KEY = ("suite", "id")  # by which the rows of every table belong to a row of `cells`
+
+
+class Results:
+    """What lies in results folders, as pandas frames that are read when they are asked for.
+
+    `cells` has a row for each name of a cell, and every other frame the rows of all finished cells: each begins with
+    `suite` and `id`, by which they are joined. `client` is missing where a row is of all clients.
+
+    Attributes:
+        paths: the folders.
+        wrong: a line on everything that was left out because it does not match its checksum.
+    """
+
+    def __init__(self, paths: Iterable[str | Path]) -> None:
+        self.paths = list(paths)
+        self._found: Found = examine(self.paths).read(("eval", "rounds"))
+        self.wrong = self._found.wrong
+        if self.wrong:
+            warnings.warn("\n".join(["left out, checksum mismatch:", *self.wrong]), stacklevel=3)
+
+    @cached_property
+    def cells(self) -> pandas.DataFrame:
+        """A row for each name of a cell: suite, id, scenario, method, variant, seed, status, reason, seconds and more,
+        see `cells_frame`."""
+        return cells_frame(self._found.results)
+
+    def table(self, kind: str, columns: Sequence[str] | None = None) -> pandas.DataFrame:
+        """The rows of all finished cells, see `table_frame`."""
+        return table_frame(self._found.results, kind, columns)
+
+    @cached_property
+    def eval(self) -> pandas.DataFrame:
+        """The scores of finished cells: round, split, domain, client, metric, value."""
+        return self.table("eval")
+
+    @cached_property
+    def rounds(self) -> pandas.DataFrame:
+        """What each client did in each round of finished cells."""
+        return self.table("rounds")
+
+
+def read(paths: str | Path | Iterable[str | Path] = "results") -> Results:
+    """The results under one or more folders. What does not match its checksum is left out, with a warning.
+
+    Raises:
+        UserError: where a path holds no results.
+    """
+    return Results([paths] if isinstance(paths, str | Path) else paths)
 
 
 def cells_frame(results: Sequence[Result]) -> pandas.DataFrame:
@@ -23,9 +74,9 @@ def cells_frame(results: Sequence[Result]) -> pandas.DataFrame:
 
     Its columns:
 
-    - suite, scenario, method, variant, seed, candidate (of a tuning, else missing), backbone, dataset, profile
-    - place: the number of the cell, by which the rows of `table_frame` are found
-    - id: of the cell; folder: where it lies
+    - suite, id: of the cell
+    - scenario, method, variant, seed, candidate (of a tuning, else missing), backbone, dataset, profile
+    - folder: where the cell lies
     - status: of the manifest, or `pending`, or `damaged` with the reason as `fault`; reason, seconds, started
     - rounds: as configured, 0 where the cell was not started
     - manifest: as this name has it, with its own scenario in `config`; empty where the cell was not started
@@ -33,12 +84,10 @@ def cells_frame(results: Sequence[Result]) -> pandas.DataFrame:
     """
     import pandas
 
-    places: dict[Path, int] = {}
     columns: dict[str, list[Any]] = {
         "suite": [r.suite for r in results],
+        "id": [r.entry.cell for r in results],
         **{name: [getattr(r.entry, name) for r in results] for name in NAMES},
-        "place": [places.setdefault(r.folder, len(places)) for r in results],
-        "id": [r.manifest.get("id", r.entry.cell) for r in results],
         "folder": [r.folder for r in results],
         "status": [r.status for r in results],
         "fault": [r.fault for r in results],
@@ -53,58 +102,48 @@ def cells_frame(results: Sequence[Result]) -> pandas.DataFrame:
 
 
 def table_frame(results: Sequence[Result], kind: str, columns: Sequence[str] | None = None) -> pandas.DataFrame:
-    """The rows of all finished cells, by `place` (see `cells_frame`): texts categorical, missing integers Int64.
+    """The rows of all finished cells, cell by cell in the order of `results`; texts are categories.
 
     Args:
         results: of which the cells are read.
         kind: one of `columns.COLUMNS`, such as `eval` or `rounds`.
-        columns: those that are wanted; None for all. `place` comes first in any case.
+        columns: those that are wanted; None for all. `suite` and `id` come first in any case.
     """
-    import numpy as np
     import pandas
-    import pyarrow as pa
 
-    names, places = list(columns or COLUMNS[kind]), dict[Path, int]()
-    suites: dict[SuiteTables, dict[str, int]] = {}
+    names = list(columns or COLUMNS[kind])
+    suites: dict[SuiteTables, dict[str, str]] = {}
     for result in results:
-        place = places.setdefault(result.folder, len(places))
         if result.status == "finished" and result.cells is not None:
-            suites.setdefault(result.cells, {})[result.entry.cell] = place
+            suites.setdefault(result.cells, {})[result.entry.cell] = result.suite
     parts = []
-    for cells, numbers in suites.items():
-        whole = cells.whole(kind, names)
-        ids = whole["cell"].combine_chunks()
-        known = np.array([numbers.get(id, -1) for id in ids.dictionary.to_pylist()], np.int32)
-        place_of = known[ids.indices.to_numpy()]
-        order = np.argsort(place_of, kind="stable")[np.count_nonzero(place_of < 0) :]
-        parts.append(whole.drop_columns("cell").take(order).add_column(0, "place", pa.array(place_of[order])))
+    for tables, wanted in suites.items():
+        rows = tables.frame(kind, names)
+        rows = rows[rows["id"].isin(wanted)]
+        ordered = pandas.Categorical(rows["id"], list(wanted))
+        rows = rows.assign(id=ordered).iloc[ordered.codes.argsort(kind="stable")]
+        rows.insert(0, "suite", next(iter(wanted.values())))
+        parts.append(rows)
     if not any(map(len, parts)):
-        return pandas.DataFrame(columns=["place", *names])
-    return _framed(pa.concat_tables(parts).unify_dictionaries())
-
-
-def _framed(table: pyarrow.Table) -> pandas.DataFrame:
-    import pandas
-    import pyarrow as pa
-
-    whole: dict[Any, Any] = {pa.int16(): pandas.Int64Dtype(), pa.int64(): pandas.Int64Dtype()}
-    nullable = {name for name in table.column_names if table[name].null_count and pa.types.is_integer(table[name].type)}
-    names = [name for name in table.column_names if name not in nullable]
-    frame: pandas.DataFrame = table.select(names).to_pandas(use_threads=False)  # it has numpy's buffers
-    for name in (name for name in table.column_names if name in nullable):
-        frame.insert(table.column_names.index(name), name, table[name].to_pandas(types_mapper=whole.get))
-    return frame
+        return pandas.DataFrame(columns=[*KEY, *names])
+    whole = pandas.concat(parts, ignore_index=True)
+    missing = {name: "Int64" for name, kind in COLUMNS[kind].items() if name in names and kind.startswith("int")}
+    whole = whole.astype({name: to for name, to in missing.items() if name == "client" or whole[name].isna().any()})
+    if "client" in names:
+        whole["client"] = whole["client"].mask(whole["client"] == GLOBAL)
+    texts = [name for name in (*KEY, *names) if COLUMNS[kind].get(name, "string") == "string"]
+    return whole.astype(dict.fromkeys(texts, "category"))
 
 
 def load_results(path: str | Path = "results") -> pandas.DataFrame:
     """All finished results under `path` as one tidy table: a row per round, split, domain, client and metric.
 
     Columns: suite, scenario, method, variant, seed, backbone, dataset, profile, then those of eval.parquet
-    (accuracy is a fraction). A cell with two names appears twice.
+    (accuracy is a fraction). A cell with two names appears twice. Raises: UserError where anything does not match its
+    checksum.
     """
     results = load([path])
-    names = ["suite", *(name for name in NAMES if name != "candidate")]
-    rows = table_frame(results, "eval")
-    cells = cells_frame(results)[["place", *names]]
-    found = cells.merge(rows.astype({"split": "str", "domain": "str", "metric": "str"}), on="place")
-    return found.drop(columns="place")
+    names = [name for name in NAMES if name != "candidate"]
+    cells = cells_frame(results)[[*KEY, *names]]
+    rows = table_frame(results, "eval").astype(dict.fromkeys((*KEY, "split", "domain", "metric"), str))
+    return cells.merge(rows, on=list(KEY)).drop(columns="id")

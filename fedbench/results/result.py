@@ -14,7 +14,7 @@ from fedbench.results.columns import DAMAGED, PENDING
 from fedbench.results.costs import Spending
 from fedbench.results.files import checked_table, empty_table, has_table
 from fedbench.results.index import Entry
-from fedbench.results.scores import Scores, average
+from fedbench.results.scores import Tested, average
 from fedbench.results.store import Store, suite_folder_of
 from fedbench.results.suite_tables import SuiteTables
 
@@ -54,10 +54,16 @@ class Result:
         configured: int = self.manifest.get("config", {}).get("train", {}).get("rounds", 0)
         return max(configured, self._tables.totals(self.entry.cell)["last"], 1)
 
-    @property
-    def metrics(self) -> list[str]:
-        """What was measured, by name."""
-        return self.scores.metrics
+    def metrics(self, split: str | None = None) -> list[str]:
+        """What was measured of a finished cell on a split, or on any, in its order. Raises: UserError where its tables
+        are not as they were written, as all below."""
+        measured = self._tables.measured(self.entry.cell)
+        return list(dict.fromkeys(metric for metric, part in measured if split in (None, part)))
+
+    def scores(self, metric: str, split: str = "test") -> Tested:
+        """By evaluated round of a finished cell, the value of every (domain, client); nothing where that was not
+        measured."""
+        return self._tables.scores(self.entry.cell, metric, split)
 
     @cached_property
     def _tables(self) -> SuiteTables:
@@ -67,21 +73,10 @@ class Result:
             self.suite_folder, Store(self.suite_folder, {}), {self.entry.cell: (self.folder, self.manifest)}
         )
 
-    @cached_property
-    def scores(self) -> Scores:
-        """Of a finished cell. Raises: UserError where its tables are not as they were written, as all below."""
-        return self._tables.scores(self.entry.cell)
-
     def collapse(self, metric: str, split: str) -> str | None:
-        """How a finished cell collapsed on a split, see `fedbench.results.collapse`; None where it did not. Raises:
-        UserError."""
-        scores = {t: average(found) for t, found in self.scores.by_round(metric, split).items()}
-        return collapse(scores, self._tables.constant(self.entry.cell, split, metric), metric)
-
-    @property
-    def evaluation(self) -> Mapping[str, Any]:
-        """The columns of eval.parquet of a finished cell: arrays of numbers, lists of texts."""
-        return self._tables.evaluation(self.entry.cell)
+        """How a finished cell collapsed on a split, see `fedbench.results.collapse`; None where it did not."""
+        averages = {t: average(found) for t, found in self.scores(metric, split).items()}
+        return collapse(averages, self._tables.constant(self.entry.cell, split, metric), metric)
 
     @cached_property
     def totals(self) -> Mapping[str, Any]:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from fedbench.types import GLOBAL
 
 if TYPE_CHECKING:
-    import numpy as np
+    import pandas
     import pyarrow
 
-NAMED = ("round", "split", "domain", "client", "metric")  # what tells the rows of an evaluation apart
 PAIRWISE_FROM = 8  # values, from which numpy adds in pairs
 EVALUATIONS = 5  # about how often over a run, where the suite does not say
 
@@ -41,64 +39,23 @@ def by_client(clients: Mapping[tuple[str, int], float]) -> bool:
 Place = tuple[str, int]  # domain, client
 
 
-class Layout:
-    """Which row of an evaluation table holds what: all that it says but the values, which many cells have in common.
-
-    rows: by metric and split and by round, every (domain, client) and its row.
-    """
-
-    def __init__(self, columns: Mapping[str, Sequence[Any]]) -> None:
-        """columns: those of NAMED, a value for each row."""
-        self.rows: dict[tuple[str, str], dict[int, dict[Place, int]]] = {}
-        for i, (t, split, domain, client, metric) in enumerate(zip(*(columns[name] for name in NAMED), strict=True)):
-            self.rows.setdefault((metric, split), {}).setdefault(t, {})[domain, client] = i
+Tested = dict[int, dict[Place, float]]  # by round, in the order of the table, the value of every (domain, client)
 
 
-@dataclass(frozen=True)
-class Scores:
-    """An evaluation table as its readers want it: by metric, split and round the value of every (domain, client)."""
-
-    layout: Layout
-    values: np.ndarray
-
-    @classmethod
-    def of(cls, table: pyarrow.Table) -> Scores:
-        """Of the table of one cell."""
-        import numpy as np
-
-        columns = {name: table[name].to_pylist() for name in NAMED}
-        return cls(Layout(columns), np.array(table["value"].to_pylist(), float))
-
-    @property
-    def metrics(self) -> list[str]:
-        """What was measured, in its order."""
-        return list(dict.fromkeys(metric for metric, _ in self.layout.rows))
-
-    def of_split(self, split: str) -> list[str]:
-        """What was measured on a split, in its order."""
-        return [metric for metric, part in self.layout.rows if part == split]
-
-    def tested(self, metric: str, split: str | None = None) -> list[int]:
-        """After which rounds, in the order of the table; None: on any split."""
-        return [
-            t
-            for (name, part), found in self.layout.rows.items()
-            if name == metric and split in (None, part)
-            for t in found
-        ]
-
-    def after(self, t: int, metric: str, split: str) -> dict[Place, float]:
-        """The value of every (domain, client) after one of these rounds."""
-        rows = self.layout.rows[metric, split][t]
-        return dict(zip(rows, self.values[[*rows.values()]].tolist(), strict=True))
-
-    def by_round(self, metric: str, split: str) -> dict[int, dict[Place, float]]:
-        return {t: self.after(t, metric, split) for t in self.tested(metric, split)}
+def by_cell(rows: pandas.DataFrame) -> dict[str, Tested]:
+    """By id, the scores of cells. rows: of eval.parquet, those of one metric and split, with the column `id`."""
+    found: dict[str, Tested] = {}
+    names = ("id", "round", "domain", "client", "value")
+    for id, t, domain, client, value in zip(*(rows[name].tolist() for name in names), strict=True):
+        found.setdefault(id, {}).setdefault(t, {})[domain, client] = value
+    return found
 
 
-def by_round(table: pyarrow.Table, metric: str, split: str) -> dict[int, dict[Place, float]]:
-    """The value of every (domain, client), by round."""
-    return Scores.of(table).by_round(metric, split)
+def by_round(table: pyarrow.Table, metric: str, split: str) -> Tested:
+    """The scores of one cell, of its eval.parquet."""
+    rows = table.to_pandas(use_threads=False)
+    chosen = rows[(rows["metric"] == metric) & (rows["split"] == split)]
+    return by_cell(chosen.assign(id=""))[""] if len(chosen) else {}
 
 
 def by_domain(clients: Mapping[tuple[str, int], float]) -> dict[str, float]:

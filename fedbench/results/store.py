@@ -17,7 +17,7 @@ from fedbench.errors import UserError
 from fedbench.results.documents import parsed
 from fedbench.results.index import CELLS, INDEX, Index, Packed, read_index
 from fedbench.results.schema_checks import CONFIG, REQUIRED, check_parts
-from fedbench.results.tables import RESULT_VERSION, arrow_schema, fault_of, numbers, read_parquet
+from fedbench.results.tables import RESULT_VERSION, arrow_schema, fault_of, read_parquet
 
 if TYPE_CHECKING:
     import pyarrow
@@ -240,7 +240,7 @@ def spans(table: pyarrow.Table) -> dict[str, tuple[int, int]]:
     if not len(table):
         return {}
     column = table[CELL].combine_chunks()
-    codes, ids = numbers(column.indices), column.dictionary.to_pylist()
+    codes, ids = column.indices.to_numpy(), column.dictionary.to_pylist()
     starts = np.flatnonzero(np.diff(codes, prepend=-1))
     ends = [*starts[1:].tolist(), len(codes)][: len(starts)]
     found = [ids[code] for code in codes[starts].tolist()]
@@ -280,7 +280,8 @@ def _fault_of_packed(kind: str, table: pyarrow.Table) -> str:
     ids = table[CELL].combine_chunks()
     if ids.null_count or any(not ID.fullmatch(id) for id in ids.dictionary.to_pylist()):
         return "it has rows of what is no cell"
-    if int((numbers(ids.indices)[1:] != numbers(ids.indices)[:-1]).sum()) >= max(1, len(ids.dictionary)):
+    codes = ids.indices.to_numpy()
+    if int((codes[1:] != codes[:-1]).sum()) >= max(1, len(ids.dictionary)):
         return "the rows of a cell do not follow on each other"
     if kind == CELLS:
         return "it has a cell twice" if len(ids.dictionary) != len(table) else ""

@@ -10,17 +10,14 @@ from typing import TYPE_CHECKING, Any
 from fedbench.errors import UserError
 from fedbench.results.collapse import constant_rounds
 from fedbench.results.columns import COLUMNS
-from fedbench.results.costs import PAID, WAITED, Spending, spending, totals
+from fedbench.results.costs import WAITED, Spending, spending, totals
 from fedbench.results.files import ALWAYS, checked_table, empty_table, has_table
-from fedbench.results.scores import NAMED, Layout, Scores
+from fedbench.results.scores import Tested, by_cell
 from fedbench.results.store import CELL, TRIES, Store, packed_schema, spans, store_of, without
-from fedbench.results.tables import filled, numbers
 
 if TYPE_CHECKING:
-    import numpy as np
+    import pandas
     import pyarrow
-
-Spans = Mapping[str, tuple[int, int]]  # between which rows those of each cell lie
 
 
 class SuiteTables:
@@ -39,8 +36,8 @@ class SuiteTables:
         self.folder, self.store, self.loose = folder, store, dict(loose)
         self.faults: dict[str, str] = {}
         self._own: dict[tuple[str, str], pyarrow.Table] = {}
-        self._layouts: dict[bytes, Layout] = {}
-        self._paid: dict[str, tuple[Spans, np.ndarray, np.ndarray, np.ndarray]] = {}
+        self._tested: dict[tuple[str, str], dict[str, Tested]] = {}
+        self._paid: dict[str, dict[str, Spending]] = {}
 
     def check(self, kinds: Iterable[str], ids: Iterable[str]) -> None:
         """Read these tables. What is wrong with those of cells that are not packed is in `faults`, what is wrong with
@@ -134,52 +131,52 @@ class SuiteTables:
             return _encoded(pa.Table.from_batches([], packed_schema(kind)).select([CELL, *names]))
         return parts[0] if len(parts) == 1 else pa.concat_tables(parts).unify_dictionaries().combine_chunks()
 
+    def frame(self, kind: str, columns: Sequence[str] | None = None) -> pandas.DataFrame:
+        """The same as a frame, whose first column is `id`; texts are categories, and what is missing is NaN."""
+        found: pandas.DataFrame = self.whole(kind, columns).to_pandas(use_threads=False)
+        return found.rename(columns={CELL: "id"})
+
     @cached_property
-    def _eval(self) -> tuple[Spans, dict[str, np.ndarray], dict[str, list[str]]]:
-        """Of the scores of all cells: the rows of each, their columns, with places of texts, and the texts."""
-        whole = self.whole("eval")
-        coded = {name: whole[name].combine_chunks() for name, kind in COLUMNS["eval"].items() if kind == "string"}
-        columns = {n: numbers(coded[n].indices) if n in coded else filled(whole, n) for n in COLUMNS["eval"]}
-        return spans(whole), columns, {name: column.dictionary.to_pylist() for name, column in coded.items()}
+    def _eval(self) -> pandas.DataFrame:
+        return self.frame("eval", ("round", "split", "domain", "client", "metric", "value"))
 
-    def evaluation(self, id: str) -> dict[str, Any]:
-        """The columns of eval.parquet of one cell: arrays of numbers, lists of texts. Raises: UserError."""
-        places, columns, texts = self._eval
-        rows = slice(*self._span(places, id))
-        own: dict[str, Any] = {name: column[rows] for name, column in columns.items()}
-        return own | {name: [named[code] for code in own[name].tolist()] for name, named in texts.items()}
+    @cached_property
+    def _measured(self) -> dict[str, list[tuple[str, str]]]:
+        found: dict[str, list[tuple[str, str]]] = {}
+        named = self._eval[["id", "metric", "split"]].drop_duplicates()
+        for id, metric, split in named.itertuples(index=False, name=None):
+            found.setdefault(id, []).append((metric, split))
+        return found
 
-    def scores(self, id: str) -> Scores:
+    def measured(self, id: str) -> list[tuple[str, str]]:
+        """What was measured of one cell, on which split, in the order of its table. Raises: UserError."""
+        found = self._measured
+        self._refuse_faulty(id)
+        return found.get(id, [])
+
+    def scores(self, id: str, metric: str, split: str) -> Tested:
         """The scores of one cell. Raises: UserError where its tables are not as they were written."""
-        places, columns, _ = self._eval
-        rows = slice(*self._span(places, id))
-        key = b"".join(columns[name][rows].tobytes() for name in NAMED)
-        if key not in self._layouts:  # which cells of one scenario have in common
-            own = self.evaluation(id)
-            named = {name: own[name] for name in NAMED}
-            self._layouts[key] = Layout({n: v if isinstance(v, list) else v.tolist() for n, v in named.items()})
-        return Scores(self._layouts[key], columns["value"][rows])
+        if (metric, split) not in self._tested:
+            rows = self._eval
+            self._tested[metric, split] = by_cell(rows[(rows["metric"] == metric) & (rows["split"] == split)])
+        self._refuse_faulty(id)
+        return self._tested[metric, split].get(id, {})
 
     @cached_property
-    def _constant(self) -> dict[str, pyarrow.Table]:
+    def _constant(self) -> dict[str, pandas.DataFrame]:
         """By id, the rows of answers.parquet that tell of a constant prediction, of cells that have some."""
-        import numpy as np
-        import pyarrow as pa
-
-        whole = self.whole("answers")
-        bits = np.packbits(filled(whole, "top_share") == 1.0, bitorder="little")  # `pa.array` would import pandas
-        few = whole.filter(pa.Array.from_buffers(pa.bool_(), len(whole), [None, pa.py_buffer(bits)]))
-        return {id: few.slice(start, end - start) for id, (start, end) in spans(few).items()}
+        answers = self.frame("answers", ("round", "split", "output", "top_share"))
+        few = answers[answers["top_share"] == 1.0]
+        return {str(id): own for id, own in few.groupby("id", observed=True)}
 
     def constant(self, id: str, split: str, metric: str) -> set[int]:
         """After which rounds one cell's model said the same of every example of a split, see `constant_rounds`."""
         rows = self._constant.get(id)
         return set() if rows is None else constant_rounds(rows, split, metric)
 
-    def _span(self, places: Spans, id: str) -> tuple[int, int]:
+    def _refuse_faulty(self, id: str) -> None:
         if id in self.faults:
             raise UserError(self.faults[id])
-        return places.get(id, (0, 0))
 
     @cached_property
     def _totals(self) -> dict[str, dict[str, Any]]:
@@ -188,8 +185,7 @@ class SuiteTables:
     def totals(self, id: str) -> dict[str, Any]:
         """As `costs.totals`; `rows` and `last` alone where no client ever took part. Raises: UserError."""
         found = self._totals
-        if id in self.faults:
-            raise UserError(self.faults[id])
+        self._refuse_faulty(id)
         return found.get(id, {"rows": 0, "last": 1})
 
     def paid(self, id: str, what: str) -> Spending | None:
@@ -199,14 +195,10 @@ class SuiteTables:
         if id not in self.loose and not self.store.damaged.keys().isdisjoint({kind, "rounds"}):
             return None
         if what not in self._paid:
-            whole = self.whole(kind, ("round", *PAID[what]))
-            amounts, *others = (filled(whole, name) for name in PAID[what])
-            missing = numbers(whole[PAID[what][0]].combine_chunks().is_null())
-            self._paid[what] = spans(whole), filled(whole, "round"), sum(others, amounts), missing
-        places, rounds, amounts, missing = self._paid[what]
-        start, end = self._span(places, id)
-        known = end > start or not self.totals(id)["rows"] if what == WAITED else not missing[start:end].any()
-        return spending(rounds[start:end], amounts[start:end]) if known else None
+            self._paid[what] = spending(self.whole, what)
+        self._refuse_faulty(id)
+        found = self._paid[what].get(id)
+        return Spending([], []) if found is None and not self.totals(id)["rows"] else found
 
 
 def _with_id(table: pyarrow.Table, id: str) -> pyarrow.Table:

@@ -14,7 +14,6 @@ from fedbench.errors import UserError
 from fedbench.results.columns import COLUMNS, LATER, NULLABLE
 
 if TYPE_CHECKING:
-    import numpy as np
     import pyarrow
 
 RESULT_VERSION = 2  # of the files; raised whenever their form or meaning changes
@@ -220,31 +219,3 @@ def wrong_version(path: Path, found: object) -> str:
         f"{path}: result version {found}, but this fedbench reads version {RESULT_VERSION}.\n"
         "Read it with the fedbench that wrote it, or run the suite again into another folder (--results DIR)."
     )
-
-
-def filled(table: pyarrow.Table, name: str) -> np.ndarray:
-    """A column of numbers; 0 where one is missing. Arrow's own `fill_null` would import pandas."""
-    import numpy as np
-
-    if not len(table):  # of which Arrow would import pandas
-        return np.empty(0, _dtype(table[name].type))
-    column = table[name].combine_chunks()
-    return np.where(numbers(column.is_null()), 0, numbers(column)) if column.null_count else numbers(column)
-
-
-def numbers(array: pyarrow.Array) -> np.ndarray:
-    """The values of an Arrow array, any where one is missing; its own `to_numpy` would import pandas."""
-    import numpy as np
-    import pyarrow as pa
-
-    if pa.types.is_boolean(array.type):
-        array = array.cast(pa.uint8())
-    dtype = _dtype(array.type)
-    return np.frombuffer(array.buffers()[1], dtype)[array.offset : array.offset + len(array)] if len(array) else (
-        np.empty(0, dtype))  # fmt: skip
-
-
-def _dtype(kind: pyarrow.DataType) -> np.dtype:
-    import numpy as np
-
-    return np.dtype(str(kind).replace("double", "float64"))

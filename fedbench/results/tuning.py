@@ -414,7 +414,8 @@ def _end(folder: Path, metric: str) -> Ended | None:
     if last not in scores:
         return Ended(None, veto="has no score")
     if has_table("answers", folder, manifest):
-        constant = constant_rounds(checked_table("answers", folder, manifest), VALIDATION, metric)
+        answers = checked_table("answers", folder, manifest)
+        constant = constant_rounds(answers.to_pandas(use_threads=False), VALIDATION, metric)
     how = collapse(scores, constant, metric) or ""
     return Ended(scores[last], fall(scores, metric), "predicts one class" if how == CONSTANT else how)
 

@@ -11,6 +11,7 @@ import sys
 from contextlib import contextmanager
 from pathlib import Path
 
+import pandas
 import pytest
 from command import fedbench
 from factories import eval_rows, write_cell
@@ -20,7 +21,7 @@ from rich.text import Text
 
 from fedbench.commands.output import NARROWEST, PIPED, Screen, put
 from fedbench.commands.watch import Bars
-from fedbench.report.frames import Frame, frame
+from fedbench.report.frames import frame
 
 FULL = Path("/dev/full")  # every write ends with "no space left"
 CONTROLS = ("\x1b[2J", "\x9b31m", "\u202eevil", "bell\x07")
@@ -85,7 +86,7 @@ def terminal(monkeypatch):
     os.close(answering)
 
 
-def of_lines(count: int) -> Frame:
+def of_lines(count: int) -> pandas.DataFrame:
     rows = [{"table": "title", "method": f"m{i}", "n": "1"} for i in range(count)]
     return frame(rows, ("table", "method", "n"), caption="lines", by=("table",))
 

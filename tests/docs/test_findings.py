@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pandas
 import pytest
 from pages import ROOT, prose
 
 from fedbench.registry.registry import Registry
 from fedbench.report.leaderboards import leaderboards
+from fedbench.report.statistics.pairs import turned
 from fedbench.results import load
 
 REFERENCE = ROOT / "results/reference"
@@ -17,7 +19,7 @@ def said(page: str, text: str) -> None:
 
 
 def boards(suite: str, backbone: str = "", scenario: str = ""):
-    """The leaderboards of a suite by scenario, with the verdicts of all of its leaderboards."""
+    """The leaderboards of a suite by scenario."""
     found = leaderboards(load([REFERENCE / suite]), roles=Registry().catalogue.roles)
     return {
         board.place.scenario: board
@@ -28,10 +30,8 @@ def boards(suite: str, backbone: str = "", scenario: str = ""):
 
 def verdicts(board, method: str) -> dict[str, str]:
     """What a method is next to every other."""
-    pairs = [
-        pair if pair.method == method else pair.turned() for pair in board.pairs if method in (pair.method, pair.other)
-    ]
-    return {pair.other: pair.verdict for pair in pairs}
+    pairs = pandas.concat([board.pairs, turned(board.pairs)])
+    return pairs[pairs["method"] == method].set_index("other")["verdict"].to_dict()
 
 
 @pytest.fixture(scope="module")

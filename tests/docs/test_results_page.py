@@ -12,9 +12,10 @@ from orders import order
 from pages import ROOT, blocks, in_code, prose
 
 from fedbench.registry.assets import Assets
-from fedbench.report.board_frames import BOARD, PAIRS
-from fedbench.report.changes import CSV_COLUMNS as CHANGES
-from fedbench.report.paper import COLUMNS as PAPER
+from fedbench.report.views.changes import CSV_COLUMNS as CHANGES
+from fedbench.report.views.leaderboard import BOARD
+from fedbench.report.views.pairs import PAIRS
+from fedbench.report.views.paper import COLUMNS as PAPER
 from fedbench.results import read_manifest
 from fedbench.results.columns import COLUMNS, STATUSES
 from fedbench.results.index import Entry

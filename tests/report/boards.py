@@ -7,10 +7,10 @@ import io
 from factories import eval_rows, write_cell
 from rich.console import Console
 
-from fedbench.report.board_frames import leaderboard
 from fedbench.report.layout import laid_out
 from fedbench.report.leaderboards import leaderboards
-from fedbench.report.render import render, show
+from fedbench.report.style import show, style
+from fedbench.report.views.leaderboard import leaderboard
 from fedbench.results import load
 
 
@@ -39,7 +39,7 @@ def shown(boards, width=80):
 
 
 def rendered(boards, format):
-    return render(leaderboard(boards), format)
+    return style(leaderboard(boards), format)
 
 
 def texts(found, table=0, page=0):

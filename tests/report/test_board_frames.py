@@ -1,4 +1,4 @@
-"""fedbench/report/board_frames.py: leaderboards as frames, and what is said around them."""
+"""fedbench/report/views/leaderboard.py: leaderboards as frames, and what is said around them."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import io
 import json
 
 import numpy as np
+import pandas
 import pytest
 from boards import board, cells, rendered, row, shown, write
 from factories import eval_rows, round_row, write_cell
 
-from fedbench.report.board_frames import BOARD, leaderboard
-from fedbench.report.frames import Frame
-from fedbench.report.render import to_html
+from fedbench.report.frames import records
+from fedbench.report.style import to_html
+from fedbench.report.views.leaderboard import BOARD, leaderboard
 from fedbench.results import write_rows
 
 NOISE = (0.0, 0.006, -0.004)
@@ -27,9 +28,9 @@ def test_a_frame_says_what_it_is_of(tmp_path):
     for method in ("fedra", "depthfl", "allsmall"):
         write(tmp_path / "s", method, *seeds(0.5 + len(method) / 100, len(method)))
     found = leaderboard([board(tmp_path)])
-    assert isinstance(found, Frame)
+    assert isinstance(found, pandas.DataFrame)
     assert found.attrs["metric"] == "accuracy" and found.attrs["round"] == "final"
-    assert found.attrs["correction"] == "Benjamini-Hochberg over 3 pairs"
+    assert found.attrs["correction"] == "Benjamini-Hochberg over the 3 pairs of a leaderboard"
     assert found.attrs["caption"] and list(found.columns[: len(BOARD)]) == list(BOARD)
     html = to_html(found)
     assert "<caption>accuracy, % · round 12" in html and "fedra" in html and "<b>" in html
@@ -67,8 +68,8 @@ def test_a_ceiling_comes_first_and_apart_then_the_best_mean(tmp_path):
     write(tmp_path / "s", "alllarge", (0.75, 0.75))
     write_cell(tmp_path / "s", "depthfl", evaluation=rows)
     found = leaderboard([board(tmp_path)])
-    assert found["method"] == ["alllarge", "depthfl", "depthfl/last", "fedra", "allsmall"]
-    assert found["role"][:2] == ["ceiling", "method"]
+    assert found["method"].tolist() == ["alllarge", "depthfl", "depthfl/last", "fedra", "allsmall"]
+    assert found["role"][:2].tolist() == ["ceiling", "method"]
     lines = shown([board(tmp_path)], 200).splitlines()
     ceiling = next(i for i, line in enumerate(lines) if line.startswith("alllarge"))
     assert "ceiling" in lines[ceiling] and not lines[ceiling + 1].strip() and lines[ceiling + 2].startswith("depthfl")
@@ -89,7 +90,7 @@ def test_the_best_mean_alone_is_bold(tmp_path):
 def test_intervals_of_fractions_end_at_their_limits(tmp_path):
     write(tmp_path / "s", "flexlora", (0.99, 0.99), (0.99, 0.99), (0.99, 0.99), (0.2, 0.2), (0.98, 0.98))
     write(tmp_path / "s", "fedra", (0.0, 0.0), (0.3, 0.3), (0.3, 0.3), (0.3, 0.3), (0.01, 0.01))
-    found = {row["method"]: row for row in leaderboard([board(tmp_path)]).records()}
+    found = {row["method"]: row for row in records(leaderboard([board(tmp_path)]))}
     assert found["flexlora"]["ci_high"] == 1.0 and found["fedra"]["ci_low"] == 0.0
     assert cells(board(tmp_path))["95 % interval"][0].endswith("–100.0")
     for seed in range(3):
@@ -126,7 +127,7 @@ def test_a_board_says_which_seeds_collapsed_and_how(tmp_path):
 def test_a_board_on_which_nothing_collapsed_has_no_column_of_it(tmp_path):
     collapsing(tmp_path / "s", "fedra", (0.5, 0.7, 0.8), (0.5, 0.9, 0.81))
     found = leaderboard([board(tmp_path)])
-    assert found["collapsed"] == [0] and "collapsed" not in cells(board(tmp_path))
+    assert found["collapsed"].tolist() == [0] and "collapsed" not in cells(board(tmp_path))
     assert not any("collapsed" in line for line in [*found.attrs["pages"][0]["notes"], *found.attrs["legend"]])
 
 
@@ -135,7 +136,7 @@ def test_memory_is_that_of_the_weakest_the_median_and_the_largest_client(tmp_pat
         round_row(t, n, [0] * held, workspace_bytes=1_000_000 * t) for t in (1, 2) for n, held in enumerate((1, 2, 4))
     ]
     write_cell(tmp_path / "s", "fedra", evaluation=eval_rows({2: {"a": 0.5}}), rounds=rounds)
-    (found,) = leaderboard([board(tmp_path)]).records()
+    (found,) = records(leaderboard([board(tmp_path)]))
     assert (found["memory_min"], found["memory_median"], found["memory_max"]) == (12e6, 22e6, 42e6)
     assert cells(board(tmp_path))["memory min/med/max"] == ["12.0/22.0/42.0 MB"]
 
@@ -149,4 +150,4 @@ def test_seconds_and_coverage_are_left_to_the_costs(tmp_path):
 def test_a_domain_may_be_called_like_a_column(tmp_path):
     write_cell(tmp_path / "s", "fedra", evaluation=eval_rows({2: {"mean": 0.5, "method": 0.7}}))
     found = leaderboard([board(tmp_path)])
-    assert found["mean (domain)"] == [0.5] and found["mean"][0] == pytest.approx(0.6)
+    assert found["mean (domain)"].tolist() == [0.5] and found["mean"][0] == pytest.approx(0.6)

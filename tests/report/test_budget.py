@@ -7,18 +7,19 @@ import io
 import json
 import math
 
-import numpy as np
+import pyarrow as pa
 import pytest
 from boards import board, cells, rendered
 from command import fedbench
 from factories import eval_rows, round_row, write_cell
 
 from fedbench.errors import UserError
-from fedbench.report.board_frames import subtitle
 from fedbench.report.budget import Budget, read_budget
 from fedbench.report.leaderboards import leaderboards
+from fedbench.report.views.leaderboard import subtitle
 from fedbench.results import load
 from fedbench.results.costs import Spending, spending
+from fedbench.results.tables import to_table
 
 MB = 1_000_000
 
@@ -79,22 +80,27 @@ def test_what_is_no_length_is_refused_with_one_that_is(amount):
         read_budget(f"seconds={amount}")
 
 
+def spent(rows, what):
+    """What a cell with these rows has paid."""
+    table = to_table("rounds", rows).add_column(0, "cell", pa.array(["id"] * len(rows)).dictionary_encode())
+    return spending(lambda kind, columns: table.select(["cell", *columns]), what)["id"]
+
+
 def test_spending_is_of_all_clients_lost_work_included_and_stands_still_in_empty_rounds():
     rows = [
         round_row(1, 0, [], bytes_down=3, bytes_up=1, flops=10),
         round_row(1, 1, [], bytes_down=5, bytes_up=0, flops=20, arrived=False),
         round_row(4, 1, [], bytes_down=5, bytes_up=1, flops=40),
     ]
-    rounds = np.array([row["round"] for row in rows])
-    by_bytes = spending(rounds, np.array([row["bytes_down"] + row["bytes_up"] for row in rows]))
-    by_flops = spending(rounds, np.array([row["flops"] for row in rows]))
+    by_bytes, by_flops = (spent(rows, what) for what in ("bytes", "flops"))
     assert [by_bytes.by(t) for t in range(6)] == [0, 9, 9, 9, 15, 15]
     assert [by_flops.by(t) for t in (1, 4)] == [30, 70]
     assert [by_bytes.until(amount) for amount in (8, 9, 14, 15)] == [0, 3, 3, math.inf]
     assert (by_bytes.total, by_flops.total) == (15, 70)
     assert Spending([1, 2, 3], [0.1, 0.1 + 0.2, 0.4]).until(0.3) == 2  # the sum is 0.30000000000000004
-    assert spending(rounds[:0], rounds[:0]).total == 0
-    assert spending(rounds, np.array([2**62] * 3)).totals == [2**63, 3 * 2**62]  # more than an int64 can hold
+    assert Spending([], []).total == 0
+    large = [row | {"flops": 2**62} for row in rows]
+    assert spent(large, "flops").totals == [2**63, 3 * 2**62]  # more than an int64 can hold
 
 
 def test_every_method_stands_at_its_last_test_within_the_budget(tmp_path):

@@ -12,7 +12,7 @@ from command import fedbench
 from factories import eval_rows, write_cell
 from sides import change, flat, level, rounds, twice, write
 
-from fedbench.report.changes import CSV_COLUMNS
+from fedbench.report.views.changes import CSV_COLUMNS
 from fedbench.results import read_manifest, write_manifest, write_rows
 
 

@@ -12,11 +12,10 @@ from command import fedbench
 from factories import eval_rows, write_cell
 
 from fedbench.errors import UserError
-from fedbench.report.board_frames import MOST_CLIENTS, clients, leaderboard, worst_clients
 from fedbench.report.run_scores import curve, run, worst_tenth
+from fedbench.report.views.clients import MOST_CLIENTS, clients, worst_clients
+from fedbench.report.views.leaderboard import leaderboard
 from fedbench.results import load
-from fedbench.results.scores import Scores
-from fedbench.results.tables import to_table
 
 
 def of_clients(*clients, t=5, metric="accuracy"):
@@ -56,21 +55,20 @@ def test_the_worst_tenth_is_rounded_down_and_one_client_at_least(n, worst):
 
 def test_the_gap_is_that_of_means_over_clients(fsl):
     gap = board(fsl, baseline="fedavg").rows[0].gap
-    assert gap.mean == pytest.approx(((0.5 - 0.3) + (0.6 - 0.3)) / 2)
+    assert gap.difference == pytest.approx(((0.5 - 0.3) + (0.6 - 0.3)) / 2)
 
 
 def test_the_best_round_and_the_curve_go_by_the_mean_over_clients(tmp_path):
     first, second = (("a", 0.9), ("a", 0.9), ("a", 0.9), ("b", 0.1)), (("a", 0.6), ("a", 0.6), ("a", 0.6), ("b", 0.7))
     rows = of_clients(*first, t=1) + of_clients(*second, t=2)  # over clients 0.7 and 0.625, over domains 0.5 and 0.65
-    validated = [r | {"split": "validation"} for r in rows]
-    write_cell(tmp_path / "s", "fedv", evaluation=rows + validated, evaluation__by="client")
+    both = rows + [r | {"split": "validation"} for r in rows]
+    write_cell(tmp_path / "s", "fedv", evaluation=both, evaluation__by="client")
     (result,) = load([tmp_path])
-    assert run(result.scores, 0, "accuracy", "test", "best").round == 1
-    worse = [r | {"split": "test", "value": 1 - r["value"]} for r in rows]
-    assert run(Scores.of(to_table("eval", validated + worse)), 0, "accuracy", "test", "best").average == pytest.approx(
-        0.3
-    )
-    means = {t: average for t, (average, _) in curve(result.scores, "accuracy").items()}
+    validated = result.scores("accuracy", "validation")
+    assert run(result.scores("accuracy"), 0, "accuracy", "best", validated=validated).round == 1
+    worse = {t: {place: 1 - value for place, value in found.items()} for t, found in result.scores("accuracy").items()}
+    assert run(worse, 0, "accuracy", "best", validated=validated).average == pytest.approx(0.3)
+    means = {t: average for t, (average, _) in curve(result.scores("accuracy")).items()}
     assert means == {1: pytest.approx(0.7), 2: pytest.approx(0.625)}
 
 
@@ -141,7 +139,7 @@ def test_of_many_clients_the_worst_are_listed_in_their_order(tmp_path, metric, l
     write_cell(tmp_path / "s", "fedv", evaluation=rows, evaluation__by="client")
     every = clients([board(tmp_path, metric=metric)])
     found = worst_clients(every)
-    listed = found["client"]
+    listed = found["client"].tolist()
     assert len(every) == MOST_CLIENTS + 2 and len(listed) == MOST_CLIENTS and listed == sorted(listed)
     assert {str(n) for n in every["client"]} - {str(n) for n in listed} == left_out
     assert f"{MOST_CLIENTS} of {MOST_CLIENTS + 2} clients" in found.attrs["pages"][0]["notes"][0]

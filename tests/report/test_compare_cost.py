@@ -11,8 +11,8 @@ from factories import eval_rows, prefix_rounds, round_row, write_cell
 from rich.console import Console
 
 from fedbench.errors import UserError
-from fedbench.report.cost_tables import costs as costs_of
-from fedbench.report.render import show
+from fedbench.report.style import show
+from fedbench.report.views.costs import costs as costs_of
 from fedbench.results.costs import totals
 from fedbench.results.tables import to_table
 
@@ -28,7 +28,8 @@ def layer_coverage(rounds, layers, arrived, T):
     """Gamma*, and how often a layer came back over rounds and layers, of one cell with a client a row."""
     rows = zip(range(len(rounds)), rounds, layers, arrived, strict=True)
     table = to_table("rounds", [round_row(t, n, held, arrived=came) for n, t, held, came in rows])
-    found = totals(lambda kind, columns: with_ids(table) if kind == "rounds" else NOTHING[kind])["id"]
+    tables = NOTHING | {"rounds": with_ids(table)}
+    found = totals(lambda kind, columns: tables[kind].select(["cell", *columns]))["id"]
     return found["gamma"], found["returned"] / (T * found["layers"]) if found["layers"] else None
 
 

@@ -11,8 +11,8 @@ from boards import board, cells
 from command import fedbench
 from factories import eval_rows, round_row, write_cell
 
-from fedbench.report.cost_tables import KINDS, costs
 from fedbench.report.layout import laid_out
+from fedbench.report.views.costs import KINDS, costs
 
 SCORES = eval_rows({2: {"a": 0.5}})
 

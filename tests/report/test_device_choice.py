@@ -5,7 +5,8 @@ from __future__ import annotations
 from fedbench.devices.feasibility import Outlook
 from fedbench.devices.fitting import RoundSeconds
 from fedbench.devices.table import SHIPPED
-from fedbench.report.device_choice import choice, recommendation
+from fedbench.report.frames import records
+from fedbench.report.views.choice import choice, recommendation
 from fedbench.types import Size
 
 PHONE, LAPTOP = SHIPPED["phone_high"], SHIPPED["laptop"]
@@ -35,11 +36,11 @@ def test_the_matrix_has_size_memory_seconds_bytes_and_the_accuracy_at_that_size(
     matrix, cells = choice("vit", FOUND, ROLES, SCORED, "Clients train somehow.")
     assert list(matrix.columns) == ["method", "phone_high", "laptop"]
     assert list(matrix["method"]) == ["wide", "small", "probe", "deep"]  # first what fits most, of these the best
-    shown = {row["method"]: row for row in matrix.records()}
+    shown = {row["method"]: row for row in records(matrix)}
     assert shown["wide"]["phone_high"] == "width 0.5 · 2.00 MB · 60 s · 4.00 MB · 60.0 %"
     assert shown["small"]["laptop"] == "one size · 2.00 MB · 1.0 s · 4.00 MB · 40.0 %"
     assert shown["deep"]["phone_high"] == "–" and shown["probe"]["laptop"].endswith(" · –")
-    (row,) = (row for row in cells.records() if (row["method"], row["device"]) == ("wide", "phone_high"))
+    (row,) = (row for row in records(cells) if (row["method"], row["device"]) == ("wide", "phone_high"))
     assert (row["width"], row["accuracy"], row["micro_batch"], row["bytes"]) == (0.5, 0.6, 4, 4_000_000)
 
 

@@ -38,7 +38,7 @@ ROWS = frame(
 
 def test_the_best_comes_first_then_blanks_and_either_way_when_asked():
     def order(*sort):
-        return chosen(ROWS, sort=sort)["method"]
+        return chosen(ROWS, sort=sort)["method"].tolist()
 
     assert order("accuracy") == ["12", "fedra", "broken"] and order("memory") == ["12", "fedra", "broken"]
     assert order("accuracy:asc") == ["fedra", "12", "broken"] and order("memory:desc") == ["fedra", "12", "broken"]

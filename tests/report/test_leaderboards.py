@@ -11,6 +11,7 @@ from command import fedbench
 from factories import eval_rows, write_cell
 
 from fedbench.errors import UserError
+from fedbench.report.statistics.pairs import sign_flip
 from fedbench.results.metric_direction import best_round
 
 
@@ -26,10 +27,10 @@ def test_means_spread_worst_and_gap_over_seeds(tmp_path):
     assert ours.worst.mean == pytest.approx((0.6 + 0.5 + 0.7) / 3)  # of each seed, not of the means
     assert ours.average.n == 3
     # Differences by seed: -0.2, -0.1, -0.15; t(2) = 4.30265, standard error 0.05 / sqrt(3).
-    assert ours.gap.mean == pytest.approx(-0.15)
-    assert ours.gap.high - ours.gap.mean == pytest.approx(4.30265 * 0.05 / 3**0.5, rel=1e-5)
+    assert ours.gap.difference == pytest.approx(-0.15)
+    assert ours.gap.ci_high - ours.gap.difference == pytest.approx(4.30265 * 0.05 / 3**0.5, rel=1e-5)
     assert ours.gap.p == pytest.approx(0.0351, abs=1e-4)  # t = -5.196 with 2 degrees of freedom
-    assert ours.gap.p_sign_flip == 0.25  # two of the eight sign patterns are as extreme
+    assert sign_flip(ours.gap.values) == 0.25  # two of the eight sign patterns are as extreme
     assert (ours.gap.method, ours.gap.other, ours.gap.verdict) == ("fedra", "alllarge", "worse")
     assert row(found, "alllarge").gap is None
 
@@ -40,8 +41,8 @@ def test_one_seed_has_no_spread_and_two_have_no_interval(tmp_path):
     found = board(tmp_path)
     assert row(found, "alllarge").average.std is None
     gap = row(found, "fedra").gap
-    assert (gap.n, gap.low, gap.p) == (1, None, None)
-    assert gap.mean == pytest.approx(-0.2)  # seed 0 alone: the only one both have
+    assert gap.n == 1 and np.isnan([gap.ci_low, gap.p]).all()
+    assert gap.difference == pytest.approx(-0.2)  # seed 0 alone: the only one both have
     assert found.notes == [
         "seeds are unequal (fedra 0, 1; alllarge 0): two methods are compared on the seeds both have"
     ]
@@ -171,7 +172,7 @@ def test_any_method_can_be_the_baseline(tmp_path):
     write(tmp_path / "s", "depthfl", (0.7, 0.6))
     assert board(tmp_path).baseline is None
     found = board(tmp_path, baseline="depthfl")
-    assert row(found, "fedra").gap.mean == pytest.approx(0.05)
+    assert row(found, "fedra").gap.difference == pytest.approx(0.05)
     with pytest.raises(UserError, match="no method 'fedr' in these results. Did you mean 'fedra'"):
         board(tmp_path, baseline="fedr")
 

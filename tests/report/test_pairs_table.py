@@ -12,10 +12,10 @@ from boards import ROLES, board, write
 from command import fedbench
 
 from fedbench.errors import UserError
-from fedbench.report.board_frames import MATRIX_FROM, PAIRS, pairs
 from fedbench.report.frames import probability
 from fedbench.report.layout import laid_out
 from fedbench.report.leaderboards import leaderboards
+from fedbench.report.views.pairs import MATRIX_FROM, PAIRS, pairs
 from fedbench.results import load
 from fedbench.results.pack import pack
 

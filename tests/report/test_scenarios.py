@@ -16,8 +16,10 @@ from factories import eval_rows, round_row, write_cell
 from fedbench.commands.watch import show_end
 from fedbench.report.layout import laid_out
 from fedbench.report.leaderboards import leaderboards
-from fedbench.report.scenarios import RANKS_FROM, WIDE, lettered, ranks, standings, summary
-from fedbench.report.views import FEW
+from fedbench.report.standings import RANKS_FROM, standings
+from fedbench.report.views.by_name import FEW
+from fedbench.report.views.ranks import WIDE, ranks
+from fedbench.report.views.summary import lettered, summary
 from fedbench.results import load
 from fedbench.results.pack import pack
 from fedbench.runner.progress import RunSummary
@@ -64,7 +66,7 @@ def test_six_scenarios_are_tested_by_wilcoxon_with_one_seed(tmp_path):
     assert found.mean_ranks == {"fedra": 1.0, "depthfl": 2.0, "allsmall": 3.0}
     assert found.friedman == pytest.approx((12.0, 0.00248), abs=1e-4)
     assert found.cd == pytest.approx(2.3437 * (12 / 36) ** 0.5, abs=1e-3)
-    assert {pair.p for pair in found.pairs} == {2 / 2**6}
+    assert {*found.pairs["p"]} == {2 / 2**6}
     assert found.groups == {"fedra": "a", "depthfl": "b", "allsmall": "c"}
 
 

@@ -1,4 +1,4 @@
-"""fedbench/report/render.py: what a terminal shows, whatever its width."""
+"""fedbench/report/style.py: what a terminal shows, whatever its width."""
 
 from __future__ import annotations
 

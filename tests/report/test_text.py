@@ -1,4 +1,4 @@
-"""fedbench/report/render.py: a leaderboard for papers."""
+"""fedbench/report/style.py: a leaderboard for papers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from command import fedbench
 from factories import eval_rows, write_cell
 
 from fedbench.report.frames import frame, page
-from fedbench.report.render import render
+from fedbench.report.style import style
 
 
 def test_markdown_escapes_pipes(tmp_path):
@@ -46,7 +46,7 @@ def test_no_name_breaks_out_of_a_latex_comment_or_cell(sign):
         pages=[page((), notes=[name], caption=name)],
         legend=[name],
     )
-    lines = render(found, "latex").splitlines()
+    lines = style(found, "latex").splitlines()
     assert not [line for line in lines if line.startswith("\\input")]
     assert "" not in lines[: lines.index(r"\end{table}")]
     assert sum("mine" in line and line.startswith("%") for line in lines) == 2
@@ -57,7 +57,7 @@ def test_no_cell_of_a_csv_file_is_a_formula(name):
     found = frame(
         [{"method": name, "mean": -0.5, "names": [name, "b"]}], ("method", "mean", "names"), caption="c", by=()
     )
-    (_, row) = csv.reader(io.StringIO(render(found, "csv")))
+    (_, row) = csv.reader(io.StringIO(style(found, "csv")))
     assert row[0].startswith("'") and row[2].startswith("'") and row[1] == "-0.5"
 
 
@@ -73,7 +73,7 @@ def test_no_format_has_what_steers_a_terminal(form, sign):
         pages=[page((), notes=[name])],
         legend=[name],
     )
-    text = render(found, form)
+    text = style(found, form)
     assert sign[0] not in text
     if form == "json":
         assert json.loads(text)["rows"][0]["method"] == name

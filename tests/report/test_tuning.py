@@ -12,7 +12,7 @@ from factories import eval_rows, write_cell
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedbench.report.tuning_tables import Tuned, expected_best, how_tuned, shortest
+from fedbench.report.views.tuning import Tuned, expected_best, how_tuned, shortest
 from fedbench.results import load
 from fedbench.results.tuning import Contest, Search, merge_searches
 

@@ -48,7 +48,7 @@ def test_each_output_has_its_own_answers():
         {"round": t, "split": split, "output": output, "examples": 9, "top_share": share}
         for t, split, output, share in [(1, "test", "", 0.4), (2, "test", "", 1.0), (3, "test", "last", 1.0)]
     ]
-    table = to_table("answers", rows)
+    table = to_table("answers", rows).to_pandas()
     assert constant_rounds(table, "test", "accuracy") == {2}
     assert constant_rounds(table, "test", "accuracy/last") == {3}
     assert constant_rounds(table, "validation", "accuracy") == set()

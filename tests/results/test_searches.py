@@ -9,7 +9,7 @@ from command import fedbench
 from factories import eval_rows, write_cell
 
 from fedbench.errors import UserError
-from fedbench.report.tuning_tables import boards, how_tuned, of_results
+from fedbench.report.views.tuning import by_place, how_tuned, of_results
 from fedbench.results import load
 from fedbench.results.documents import write_json
 from fedbench.results.merge import merge
@@ -65,7 +65,7 @@ def test_methods_that_were_not_tried_alike_stand_in_tables_of_their_own(tmp_path
     for search in searches:
         merge_searches(folder, "s", search)
     merge_searches(folder, "s", tried(folder, THEN, RANKS, "allsmall"))
-    found = boards(of_results(load([folder])))
+    found = by_place(of_results(load([folder])))
     assert [title for title, _ in found] == ["s · mixed · fedra, depthfl", "s · mixed · allsmall"]
     assert [len(one.contest.cells) for _, ones in found for one in ones] == [8, 8, 3]
     told = [line.split(" candidates")[0] for line in how_tuned(load([folder]))]

@@ -9,20 +9,32 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+import pandas
+
 from fedbench import __version__
 from fedbench.errors import UserError
-from fedbench.report import board_frames, cost_tables, deployable, paper, pareto, tuning_tables
 from fedbench.report.budget import paid
-from fedbench.report.frames import Frame
+from fedbench.report.frames import PLACE, records, with_attrs
 from fedbench.report.grouping import Place, cited, headings, registered, select
 from fedbench.report.html.origin import origin
 from fedbench.report.layout import Column, Page, laid_out
 from fedbench.report.leaderboards import Leaderboard, leaderboards
+from fedbench.report.paper import comparisons
 from fedbench.report.plot_data import AXES, Board, boards, by_method, styles
-from fedbench.report.render import render
 from fedbench.report.run_scores import curve, is_fraction
-from fedbench.report.scenarios import Standing, lettered, ranks, standings, summary
+from fedbench.report.standings import Standing, standings
 from fedbench.report.statistics.ranks import bars
+from fedbench.report.style import style
+from fedbench.report.views.clients import clients
+from fedbench.report.views.costs import LEGEND, costs
+from fedbench.report.views.leaderboard import leaderboard
+from fedbench.report.views.pairs import matrix, pairs
+from fedbench.report.views.paper import side_by_side
+from fedbench.report.views.pareto import COSTS, RESOURCES, pareto
+from fedbench.report.views.ranks import ranks
+from fedbench.report.views.sizes import deployable
+from fedbench.report.views.summary import lettered, summary
+from fedbench.report.views.tuning import Tuned, by_place, of_results, tuning
 from fedbench.results import Result
 from fedbench.results.metric_direction import higher_is_better
 
@@ -74,12 +86,12 @@ def gather(results: Sequence[Result], asked: Asked, wrong: Sequence[str] = (), l
             "higher": higher_is_better(asked.metric),
             "at": asked.at,
             "axes": AXES,
-            "resources": pareto.COSTS,
+            "resources": COSTS,
             "looks": styles(labels, asked.roles),
             "statuses": dict(Counter(r.status for r in results)),
             "wrong": list(wrong),
             "lacks": lacks,
-            "legends": {"boards": board_frames.leaderboard(found).attrs["legend"], "costs": cost_tables.LEGEND},
+            "legends": {"boards": leaderboard(found).attrs["legend"], "costs": LEGEND},
             "origin": origin(results),
         }
     )
@@ -91,10 +103,10 @@ def gather(results: Sequence[Result], asked: Asked, wrong: Sequence[str] = (), l
     return gathered
 
 
-def _tuned(results: Sequence[Result]) -> list[tuning_tables.Tuned]:
+def _tuned(results: Sequence[Result]) -> list[Tuned]:
     """Nothing where nothing was tuned."""
     try:
-        return tuning_tables.of_results(results)
+        return of_results(results)
     except UserError:
         return []
 
@@ -127,8 +139,7 @@ class _Maker:
     def __post_init__(self) -> None:
         self.seeds = self._by_seed() if self.detailed else {}
         self.sources = cited(self.results, self.asked.papers)
-        # Of all leaderboards at once: what is significant depends on how many are looked at.
-        view = partial(deployable.deployable, self.boards, self.asked.equivalent)
+        view = partial(deployable, self.boards, self.asked.equivalent)
         self.sizes = self._pages("sizes", view)
 
     def suite(self, standing: Standing) -> dict[str, Any]:
@@ -146,18 +157,16 @@ class _Maker:
             "summary": self._page(f"summary {name}", lettered(summary([standing]))) if several else None,
             "ranks": self._page(f"ranks {name}", ranks([standing])) if several and standing.ranks else None,
             "diagram": _diagram(standing),
-            "tuning": list(self._pages(f"tuning {name}", lambda: tuning_tables.tuning(mine, tuned)).values())
-            if tuned
-            else [],
+            "tuning": list(self._pages(f"tuning {name}", lambda: tuning(mine, tuned)).values()) if tuned else [],
             "contests": contests(tuned),
             "papers": list(self._pages(f"paper {name}", lambda: self._papers(mine)).values()),
             "boards": [self._board(board, title) for board, title in zip(found, titles.titles, strict=True)],
         }
 
-    def _papers(self, results: Sequence[Result]) -> Frame:
+    def _papers(self, results: Sequence[Result]) -> pandas.DataFrame:
         if self.asked.metric != "accuracy":
             raise UserError("a paper's numbers are accuracies")
-        return paper.side_by_side(paper.comparisons(results, at=self.asked.at))
+        return side_by_side(comparisons(results, at=self.asked.at))
 
     def _board(self, board: Leaderboard, title: str) -> dict[str, Any]:
         self.count += 1
@@ -166,7 +175,7 @@ class _Maker:
         roles = {row.method: self.asked.roles.get(self.labels.get(row.method, ""), "method") for row in board.rows}
         curves = lines(drawn, board.metric, self.most)
         self.thinned |= any(one["of"] > self.most for part in curves.values() for one in part)
-        page = self._page(key, board_frames.leaderboard([board]))
+        page = self._page(key, leaderboard([board]))
         return {
             "key": key,
             **board.place._asdict(),
@@ -190,10 +199,10 @@ class _Maker:
         }
 
     def _details(self, key: str, board: Leaderboard) -> Iterator[tuple[str, dict[str, Any]]]:
-        views: dict[str, Callable[[], Frame]] = {
-            "costs": lambda: cost_tables.costs([board]),
-            "pairs": lambda: board_frames.matrix(board_frames.pairs([board])),
-            "clients": lambda: board_frames.clients([board]),
+        views: dict[str, Callable[[], pandas.DataFrame]] = {
+            "costs": lambda: costs([board]),
+            "pairs": lambda: matrix(pairs([board])),
+            "clients": lambda: clients([board]),
         }
         for name, make in views.items():
             for page in self._pages(f"{key} {name}", make).values():
@@ -212,11 +221,11 @@ class _Maker:
                 continue
             for board in made:
                 if any(row.runs for row in board.rows):
-                    (page,) = laid_out(board_frames.leaderboard([board])).pages
+                    (page,) = laid_out(leaderboard([board])).pages
                     found.setdefault(board.place, {})[seed] = page.tables[0].columns
         return found
 
-    def _pages(self, key: str, make: Callable[[], Frame]) -> dict[tuple[str, ...], dict[str, Any]]:
+    def _pages(self, key: str, make: Callable[[], pandas.DataFrame]) -> dict[tuple[str, ...], dict[str, Any]]:
         """The pages of a view by key; nothing where it has nothing to show."""
         try:
             found = make()
@@ -225,7 +234,7 @@ class _Maker:
         self.texts[key] = texts(found)
         return {page.key: plain(page) | {"key": key} for page in laid_out(found).pages}
 
-    def _page(self, key: str, frame: Frame) -> dict[str, Any]:
+    def _page(self, key: str, frame: pandas.DataFrame) -> dict[str, Any]:
         (page,) = laid_out(frame).pages
         self.texts[key] = texts(frame, self.sources if key.startswith("board") else ())
         return plain(page) | {"key": key, "legend": list(frame.attrs["legend"])}
@@ -269,7 +278,7 @@ def lines(drawn: Board | None, metric: str, most: int) -> dict[str, list[dict[st
 
 def line(result: Result, metric: str, most: int) -> dict[str, Any] | None:
     """None where the result has no such metric."""
-    by_round = curve(result.scores, metric)
+    by_round = curve(result.scores(metric))
     if not by_round:
         return None
     chosen = thinned(list(by_round), most)
@@ -296,21 +305,15 @@ def thinned(rounds: Sequence[int], most: int) -> Sequence[int]:
 def fronts(boards: Sequence[Leaderboard]) -> dict[tuple[str, ...], dict[str, Any]]:
     """By leaderboard the points of `compare pareto`, by what is spent, as far as that is known."""
     found: dict[tuple[str, ...], dict[str, Any]] = {board.place: {} for board in boards}
-    for what in pareto.RESOURCES:
+    for what in RESOURCES:
         try:
-            points = pareto.pareto(boards, what)
+            points = pareto(boards, what)
         except UserError:  # of no result is it known
             continue
-        for place, rows in points.tables().items():
-            found[place][what] = [
-                {
-                    "label": points["method"][i],
-                    "spent": rounded(points["spent"][i]),
-                    "front": points["front"][i],
-                    "verdict": points["verdict"][i],
-                }
-                for i in rows
-            ]
+        for row in records(points):
+            point = {"label": row["method"], "spent": rounded(row["spent"])}
+            place = tuple(row[name] for name in PLACE)
+            found[place].setdefault(what, []).append(point | {"front": row["front"], "verdict": row["verdict"]})
     return found
 
 
@@ -339,7 +342,7 @@ def allocation(drawn: Board | None) -> dict[str, Any] | None:
     }
 
 
-def contests(tuned: Sequence[tuning_tables.Tuned]) -> list[dict[str, Any]]:
+def contests(tuned: Sequence[Tuned]) -> list[dict[str, Any]]:
     """One for each tuning: by method, what is to be expected of 1, 2, ... candidates, and the score of each."""
     return [
         {
@@ -348,11 +351,11 @@ def contests(tuned: Sequence[tuning_tables.Tuned]) -> list[dict[str, Any]]:
             "fraction": is_fraction(ones[0].search.metric),
             "methods": {one.method: _curve(one) for one in ones if one.scores},
         }
-        for title, ones in tuning_tables.boards(tuned)
+        for title, ones in by_place(tuned)
     ]
 
 
-def _curve(one: tuning_tables.Tuned) -> dict[str, Any]:
+def _curve(one: Tuned) -> dict[str, Any]:
     trials = range(1, one.search.trials + 1)
     return {
         "expected": [rounded(one.expected(n)) for n in trials],
@@ -389,7 +392,7 @@ def plain_columns(found: Sequence[Column]) -> list[dict[str, Any]]:
     ]
 
 
-def texts(found: Frame, sources: Sequence[str] = ()) -> Mapping[str, str]:
+def texts(found: pandas.DataFrame, sources: Sequence[str] = ()) -> Mapping[str, str]:
     """A frame in the formats that papers and programs take in."""
-    cited = Frame(found.cells, {**found.attrs, "sources": sources})
-    return {form: render(cited, form) for form in TEXTS}
+    cited = with_attrs(found, sources=list(sources))
+    return {form: style(cited, form) for form in TEXTS}

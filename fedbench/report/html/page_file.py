@@ -23,7 +23,7 @@ from fedbench.errors import UserError
 from fedbench.registry.registry import Registry
 from fedbench.report.grouping import roles_of, select
 from fedbench.report.html.page_data import Asked, Gathered, gather
-from fedbench.report.tuning_tables import undecided
+from fedbench.report.views.tuning import undecided
 from fedbench.results import examine
 from fedbench.results.result import COMPARED
 from fedbench.words import counted, visible

@@ -12,13 +12,13 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullFormatter, StrMethodFormatter
 
 from fedbench.errors import UserError
-from fedbench.report.deployable import by_size
 from fedbench.report.grouping import unknown
 from fedbench.report.leaderboards import Leaderboard
-from fedbench.report.pareto import BEATEN
 from fedbench.report.pictures.style import GREY, WIDTH, Named, folded, in_percent, panelled
 from fedbench.report.plot_data import AXES, FAINT, MOST, Board, Line, by_panel, greyed, styles
 from fedbench.report.run_scores import is_fraction
+from fedbench.report.views.pareto import BEATEN
+from fedbench.report.views.sizes import by_size
 from fedbench.results import Result
 from fedbench.results.metric_direction import higher_is_better
 from fedbench.types import GLOBAL
@@ -80,7 +80,7 @@ def curves(
 
 
 def _metrics(boards: Sequence[Board]) -> list[str]:
-    return sorted({name for board in boards for part in board.methods.values() for r in part for name in r.metrics})
+    return sorted({name for board in boards for part in board.methods.values() for r in part for name in r.metrics()})
 
 
 def _band(ax: Axes, line: Line, unit: float, times: float, color: str) -> None:

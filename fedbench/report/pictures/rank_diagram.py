@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from fedbench.errors import UserError
 from fedbench.report.pictures.style import GREY, WIDTH, fitted, inches, paper
-from fedbench.report.scenarios import Standing
+from fedbench.report.standings import Standing
 from fedbench.report.statistics.ranks import bars
 from fedbench.words import counted
 

@@ -1,116 +1,192 @@
-"""Pairs of methods: better, worse, equal or inconclusive; corrections for many tests, and tie groups as letters."""
+"""Pairs of methods: paired differences, verdicts, the correction for many tests, and tie groups as letters."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from functools import cache
 from itertools import combinations
 from string import ascii_letters
 
-from fedbench.report.statistics.paired import Draws, PairedDifference, difference
+import numpy as np
+import pandas
+from scipy.special import stdtr, stdtrit
+
+from fedbench.report.statistics.intervals import CONFIDENCE, FEWEST
 
 ALPHA = 0.05
 BETTER, WORSE, EQUAL, INCONCLUSIVE = "better", "worse", "equal", "inconclusive"
 OPPOSITE = {BETTER: WORSE, WORSE: BETTER}
+ROUNDING = 1e-12  # of a score; below, a difference is one of the order in which domains were summed
+ALL_SIGNS = 12  # up to so many pairs the sign-flip test takes all 2^n signs
+COLUMNS = ("method", "other", "difference", "ci_low", "ci_high", "p", "n", "n_seeds", "values")
+
+Draws = Mapping[int, int]  # by seed, the draw that it belongs to; a seed that is not there is a draw of its own
+Scores = Mapping[str, Mapping[int, float]]  # by method, by seed
 
 
-@dataclass(frozen=True)
-class Pair(PairedDifference):
-    """method minus other. q: p after Benjamini-Hochberg, None for fewer than three shared seeds.
+def verdicts(
+    scores: Scores,
+    higher: bool,
+    margin: float | None,
+    draws: Draws | None = None,
+    pairs: Iterable[tuple[str, str]] | None = None,
+) -> pandas.DataFrame:
+    """What is concluded of every two methods of one leaderboard, the family of tests that are corrected together.
 
-    within: the interval lies inside the margin of equivalence. A pair that is both significant and within is better or
-    worse, because that is what the test says; the margin says that it matters little.
+    Args:
+        scores: of the methods, in order.
+        higher: whether a higher score is better.
+        margin: differences below it are called equal where the interval lies inside; None for never.
+        draws: where several seeds are one replicate.
+        pairs: those that are compared; all if not given.
+
+    Returns:
+        As `paired` and `judged`.
     """
-
-    method: str
-    other: str
-    q: float | None = None
-    verdict: str = ""
-    within: bool = False
-
-    @property
-    def apart(self) -> bool:
-        return self.verdict in OPPOSITE
-
-    def turned(self) -> Pair:
-        """The same pair the other way round."""
-        low = None if self.high is None else -self.high
-        high = None if self.low is None else -self.low
-        verdict = OPPOSITE.get(self.verdict, self.verdict)
-        other, method = self.method, self.other
-        values = [-value for value in self.values]
-        turned = replace(self, mean=-self.mean, low=low, high=high, values=values)
-        return replace(turned, verdict=verdict, method=method, other=other)
-
-
-def all_pairs(scores: Mapping[str, Mapping[int, float]], draws: Draws | None = None) -> list[Pair]:
-    """Of every two methods that share a seed, in their order. scores: by method, then by seed · draws: as of
-    `difference`."""
-    found = (paired(one, scores[one], two, scores[two], draws) for one, two in combinations(scores, 2))
-    return [pair for pair in found if pair]
+    return judged(paired(scores, draws, pairs), higher, margin)
 
 
 def paired(
-    method: str, ours: Mapping[int, float], other: str, theirs: Mapping[int, float], draws: Draws | None = None
-) -> Pair | None:
-    found = difference(ours, theirs, draws)
-    return Pair(**vars(found), method=method, other=other) if found else None
+    scores: Scores, draws: Draws | None = None, pairs: Iterable[tuple[str, str]] | None = None
+) -> pandas.DataFrame:
+    """Paired differences, method minus other, over the seeds that both have.
 
+    The differences of the seeds of a draw are averaged first, and the test is over draws. Interval and p are Student's
+    t for paired differences, from three pairs on. A bootstrap over three or five seeds is far too narrow (for three, it
+    ends at the smallest and the largest difference, which covers the truth in 75 % of cases), so none is offered.
 
-def judged(boards: Iterable[Sequence[Pair]], higher: bool, margin: float | None) -> list[list[Pair]]:
-    """The pairs of several leaderboards with q and verdict; Benjamini-Hochberg is over all of them together.
+    Where all differences are the same number, t has no spread to go by, and would be sure of everything: p is the
+    sign-flip test's there, and there is no interval, unless both are equal. What is the same number depends on the size
+    of the scores, whose rounding may be all that a small difference varies by.
 
-    higher: whether a higher score is better. margin: differences below it are called equal where the interval lies
-    inside; None for never.
+    Returns:
+        A row for each pair that shares a seed: COLUMNS. n: the replicates tested, seeds or draws; values: their
+        differences, (n,). What does not exist is NaN.
     """
-    boards = [list(board) for board in boards]
-    tested = [pair.p for board in boards for pair in board if pair.p is not None]
-    q = iter(benjamini_hochberg(tested))
-    return [
-        [judge(pair, next(q) if pair.p is not None else None, higher, margin) for pair in board] for board in boards
-    ]
+    chosen = combinations(scores, 2) if pairs is None else pairs
+    known = ((one, two, _difference(scores[one], scores[two], draws or {})) for one, two in chosen)
+    rows = [(one, two, *found) for one, two, found in known if found]
+    return pandas.DataFrame(rows, columns=COLUMNS).astype(dict.fromkeys(COLUMNS[2:6], float))
 
 
-def judge(pair: Pair, q: float | None, higher: bool, margin: float | None) -> Pair:
-    """The verdict: better or worse where q <= 0.05; else equal where the 95 % interval lies inside the margin.
+def _difference(ours: Mapping[int, float], theirs: Mapping[int, float], draws: Draws) -> tuple | None:
+    """The columns of `paired` after the names; None where no seed is shared."""
+    shared = sorted(ours.keys() & theirs.keys())
+    if not shared:
+        return None
+    d = list(by_draw({seed: ours[seed] - theirs[seed] for seed in shared}, draws).values())
+    n, none = len(d), math.nan
+    if not all(map(math.isfinite, d)):
+        return math.fsum(d) / n, none, none, none, n, len(shared), d
+    rounding = ROUNDING * max(map(abs, (*d, *(side[seed] for side in (ours, theirs) for seed in shared))))
+    d = [0.0 if abs(x) <= rounding else x for x in d]
+    mean = math.fsum(d) / n
+    if n < FEWEST:
+        return mean, none, none, none, n, len(shared), d
+    if max(d) - min(d) <= rounding:
+        end = none if any(d) else 0.0
+        return mean, end, end, sign_flip(d), n, len(shared), d
+    error = float(np.std(d, ddof=1)) / n**0.5
+    half = float(stdtrit(n - 1, (1 + CONFIDENCE) / 2)) * error
+    return mean, mean - half, mean + half, 2 * float(stdtr(n - 1, -abs(mean / error))), n, len(shared), d
 
-    The latter is two one-sided tests at 2.5 % each (Schuirmann 1987), for each pair by itself.
+
+def judged(found: pandas.DataFrame, higher: bool, margin: float | None) -> pandas.DataFrame:
+    """Pairs that are one family of tests, with `q`, `verdict` and `within`.
+
+    q is p after Benjamini-Hochberg, NaN where there is no p. The verdict is better or worse where q <= 0.05; else equal
+    where the 95 % interval lies inside the margin: two one-sided tests at 2.5 % each (Schuirmann 1987), for each pair
+    by itself. A pair that is both significant and within is better or worse, because that is what the test says; the
+    margin says that it matters little.
     """
-    within = (
-        margin is not None and pair.low is not None and pair.high is not None and max(-pair.low, pair.high) < margin
-    )
-    verdict = EQUAL if within else INCONCLUSIVE
-    if q is not None and q <= ALPHA and pair.mean:
-        verdict = BETTER if (pair.mean > 0) == higher else WORSE
-    return replace(pair, q=q, verdict=verdict, within=within)
+    q = pandas.Series(math.nan, found.index)
+    tested = found["p"].notna()
+    q[tested] = benjamini_hochberg(found["p"][tested])
+    within = np.maximum(-found["ci_low"], found["ci_high"]) < (-math.inf if margin is None else margin)
+    sure = (q <= ALPHA) & (found["difference"] != 0)
+    won = (found["difference"] > 0) == higher
+    verdict = np.where(sure, np.where(won, BETTER, WORSE), np.where(within, EQUAL, INCONCLUSIVE))
+    return found.assign(q=q, verdict=verdict.astype(object), within=within)
 
 
-def benjamini_hochberg(p: Sequence[float]) -> list[float]:
-    """The q of every p, in their order: rejecting all q <= alpha lets a share of alpha of the rejections be false.
+def turned(found: pandas.DataFrame) -> pandas.DataFrame:
+    """The same pairs the other way round."""
+    same = {"method": found["other"], "other": found["method"], "difference": -found["difference"]}
+    opposite = found["verdict"].map(lambda verdict: OPPOSITE.get(verdict, verdict))
+    return found.assign(**same, ci_low=-found["ci_high"], ci_high=-found["ci_low"], verdict=opposite)
+
+
+def apart(found: pandas.DataFrame) -> set[frozenset[str]]:
+    """The pairs that are significantly different."""
+    sure = found[found["verdict"].isin(OPPOSITE)]
+    return {frozenset(pair) for pair in zip(sure["method"], sure["other"], strict=True)}
+
+
+def benjamini_hochberg(p: Sequence[float] | pandas.Series) -> np.ndarray:
+    """The q of every p (m,), in their order: rejecting all q <= alpha lets a share of alpha of the rejections be false.
 
     q_(i) = min over j >= i of p_(j) m / j for the i-th smallest of m (Benjamini and Hochberg 1995). Where nothing is
     different, every rejection is false, and so there is one in at most alpha of all families.
     """
-    m = len(p)
-    found = [1.0] * m
-    least = 1.0
-    for rank, i in zip(range(m, 0, -1), sorted(range(m), key=lambda i: p[i], reverse=True), strict=True):
-        least = min(least, p[i] * m / rank)
-        found[i] = least
-    return found
+    values = np.asarray(p, float)
+    m, order = len(values), np.argsort(-values, kind="stable")
+    q = np.empty(m)
+    q[order] = np.minimum.accumulate(np.minimum(1.0, values[order] * m / np.arange(m, 0, -1)))
+    return q
 
 
-def letters(methods: Sequence[str], apart: Collection[frozenset[str]]) -> dict[str, str]:
+def by_draw(values: Mapping[int, float], draws: Draws) -> dict[int, float]:
+    """The mean of each draw over its seeds, in the order of seeds."""
+    found: dict[int, list[float]] = {}
+    for seed in sorted(values):
+        found.setdefault(draws.get(seed, seed), []).append(values[seed])
+    return {draw: sum(own) / len(own) for draw, own in found.items()}
+
+
+def joined(parts: Iterable[Draws]) -> dict[int, int]:
+    """The finest draws of which none divides a draw of any part."""
+    parts = list(parts)
+    found = {seed: {seed} for part in parts for seed in part}
+    for part in parts:
+        for draw in dict.fromkeys(part.values()):
+            whole = set[int]().union(*(found[seed] for seed in part if part[seed] == draw))
+            found |= dict.fromkeys(whole, whole)
+    return {seed: min(whole) for seed, whole in found.items()}
+
+
+def sign_flip(d: Sequence[float]) -> float:
+    """Two-sided p of "the signs of the paired differences d (n,) are fair coins".
+
+    From all 2^n signs, or from 20,000 seeded draws above n = 12. It assumes no normal differences, but n pairs cannot
+    give less than 2 / 2^n.
+    """
+    sums = np.abs(_signs(len(d)) @ np.asarray(d, dtype=float))
+    # A hair of tolerance: the same sum in another order of signs may differ in the last bit.
+    return float(np.mean(sums >= abs(math.fsum(d)) * (1 - 1e-12) - 1e-15))
+
+
+@cache
+def _signs(n: int) -> np.ndarray:
+    """(2^n or 20,000, n) of -1 and 1; the first row are the observed signs, so that p is never 0."""
+    if n <= ALL_SIGNS:
+        return 1.0 - 2 * ((np.arange(2**n)[:, None] >> np.arange(n)) & 1)
+    signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(20_000, n))
+    signs[0] = 1
+    return signs
+
+
+def letters(methods: Sequence[str], differ: Collection[frozenset[str]]) -> dict[str, str]:
     """By method, its letters: two methods share one if and only if they are not significantly different.
 
     A compact letter display (Piepho, An Algorithm for a Letter-Based Representation of All-Pairwise Comparisons, 2004):
     insert and absorb, then letters that say nothing new are left out. methods: the best first, which has the letter a.
-    apart: the pairs that are significantly different.
+    differ: the pairs that are significantly different.
     """
     place = {name: i for i, name in enumerate(methods)}
     groups = {frozenset(methods)}
-    for pair in (found for two in combinations(methods, 2) if (found := frozenset(two)) in apart):
+    for pair in (found for two in combinations(methods, 2) if (found := frozenset(two)) in differ):
         split = {group - {name} for group in groups if pair <= group for name in pair}
         kept = {group for group in groups if not pair <= group}
         groups = kept | {group for group in split if not any(group <= other for other in kept)}

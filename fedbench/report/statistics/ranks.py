@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import cache
 from itertools import combinations
 
 import numpy as np
+import pandas
 
 from fedbench.report.statistics.intervals import FEWEST
-from fedbench.report.statistics.paired import Draws, by_draw, joined
-from fedbench.report.statistics.pairs import ALPHA, Pair, paired
+from fedbench.report.statistics.pairs import ALPHA, COLUMNS, Draws, by_draw, joined, paired
 from fedbench.results.metric_direction import without_noise
 
 WILCOXON_FROM = 6  # scenarios: of five, no signed-rank test can give less than 2 / 2^5 = 0.06
@@ -69,7 +68,7 @@ def critical_difference(methods: int, scenarios: int) -> float | None:
     return q * (methods * (methods + 1) / (6 * scenarios)) ** 0.5
 
 
-def across(blocks: Sequence[Mapping[str, Scores]], draws: Sequence[Draws] = ()) -> list[Pair]:
+def across(blocks: Sequence[Mapping[str, Scores]], draws: Sequence[Draws] = ()) -> pandas.DataFrame:
     """Every two methods over all scenarios; blocks: by scenario, the scores by method and seed · draws: of each.
 
     From six scenarios on, Wilcoxon's signed-rank test of the differences of means over seeds: what it finds is said of
@@ -77,31 +76,26 @@ def across(blocks: Sequence[Mapping[str, Scores]], draws: Sequence[Draws] = ()) 
     over scenarios for every seed that all of them have, and tested by t over seeds, which is said of these scenarios
     alone. No interval stands next to Wilcoxon's p.
     """
-    pairs = list(combinations(blocks[0], 2)) if blocks else []
     draws = draws or [{}] * len(blocks)
-    if len(blocks) >= WILCOXON_FROM:
-        return _over_scenarios(pairs, blocks, draws)
-    return [pair for one, two in pairs if (pair := _over_seeds(one, two, blocks, joined(draws)))]
-
-
-def _over_scenarios(
-    pairs: Sequence[tuple[str, str]], blocks: Sequence[Mapping[str, Scores]], draws: Sequence[Draws]
-) -> list[Pair]:
+    methods = list(blocks[0]) if blocks else []
+    if len(blocks) < WILCOXON_FROM:
+        return paired({name: _over_blocks(name, blocks) for name in methods}, joined(draws))
     own = list(zip(blocks, draws, strict=True))
-    means = {name: [mean(block[name], drawn) for block, drawn in own] for name in blocks[0]}
+    means = {name: [mean(block[name], drawn) for block, drawn in own] for name in methods}
+    pairs = list(combinations(methods, 2))
     d = [[round(x - y, 12) for x, y in zip(means[one], means[two], strict=True)] for one, two in pairs]
-    tested = zip(pairs, d, signed_ranks(d), strict=True)
-    return [
-        Pair(math.fsum(x) / len(x), None, None, p, len(x), (), 0, method=one, other=two) for (one, two), x, p in tested
+    none = math.nan
+    rows = [
+        (*pair, math.fsum(x) / len(x), none, none, p, len(x), 0, ())
+        for pair, x, p in zip(pairs, d, signed_ranks(d), strict=True)
     ]
+    return pandas.DataFrame(rows, columns=COLUMNS)
 
 
-def _over_seeds(one: str, two: str, blocks: Sequence[Mapping[str, Scores]], draws: Draws) -> Pair | None:
-    shared = set.intersection(*({*block[one]} & {*block[two]} for block in blocks))
-    ours, theirs = (
-        {seed: math.fsum(block[name][seed] for block in blocks) / len(blocks) for seed in shared} for name in (one, two)
-    )
-    return paired(one, ours, two, theirs, draws)
+def _over_blocks(name: str, blocks: Sequence[Mapping[str, Scores]]) -> dict[int, float]:
+    """By seed that all blocks have, a method's mean over them."""
+    shared = set.intersection(*({*block[name]} for block in blocks))
+    return {seed: math.fsum(block[name][seed] for block in blocks) / len(blocks) for seed in shared}
 
 
 def enough(blocks: Sequence[Mapping[str, Scores]], draws: Sequence[Draws] = ()) -> bool:
@@ -133,40 +127,19 @@ def signed_ranks(rows: Sequence[Sequence[float]]) -> list[float]:
 
     Zeros share their ranks between both signs (Pratt 1959; Demsar halves them likewise), and nothing but zeros is 1.
     The numbers are those of scipy row by row (`zero_method="zsplit"`), to rounding. But a call of scipy's takes some
-    milliseconds, of a row with ties more than a second, its import longer than a leaderboard of ten thousand cells, and
-    a hundred methods make 4,950 rows.
+    milliseconds, of a row with ties more than a second, and a hundred methods make 4,950 rows.
     """
-    return [_two_sided(d) if any(d) else 1.0 for d in rows]
+    found = []
+    for d in rows:
+        plain = all(d) and len({*map(abs, d)}) == len(d)
+        found.append((exact if len(d) <= (PLAIN if plain else EXACT) else normal)(d) if any(d) else 1.0)
+    return found
 
 
-def _two_sided(d: Sequence[float]) -> float:
-    n, plain = len(d), all(d) and len({*map(abs, d)}) == len(d)
-    if not plain:
-        return exact(d) if n <= EXACT else normal(d)
-    if n > PLAIN:
-        return normal(d)
-    counts = _sums(n)
-    positive = round(sum(rank for x, rank in zip(d, _ranks(d), strict=True) if x > 0))
-    return float(min(1.0, 2 * min(counts[: positive + 1].sum(), counts[positive:].sum()) / 2**n))
-
-
-@cache
-def _sums(n: int) -> np.ndarray:
-    """Of the 2^n signs of the ranks 1 to n, how many give each sum of the positive ones."""
-    counts = np.ones(1)
-    for rank in range(1, n + 1):
-        counts = np.pad(counts, (0, rank)) + np.pad(counts, (rank, 0))
-    return counts
-
-
-def _ranks(d: Sequence[float]) -> list[float]:
+def _ranks(d: Sequence[float]) -> np.ndarray:
     """1 for the smallest size; ties share the mean of their ranks."""
-    sizes = [abs(x) for x in d]
-    first: dict[float, int] = {}
-    counts = Counter(sizes)
-    for place, size in enumerate(sorted(sizes), 1):
-        first.setdefault(size, place)
-    return [first[size] + (counts[size] - 1) / 2 for size in sizes]
+    _, place, counts = np.unique(np.abs(d), return_inverse=True, return_counts=True)
+    return (np.cumsum(counts) - (counts - 1) / 2)[place]
 
 
 def normal(d: Sequence[float]) -> float:

@@ -16,7 +16,7 @@ from reports import HOSTILE, SHOWN
 
 from fedbench.report.html.page_data import rounded, thinned
 from fedbench.report.html.page_file import embedded
-from fedbench.report.render import _escape_markdown as escaped
+from fedbench.report.style import _escape_markdown as escaped
 from fedbench.results import read_manifest
 from fedbench.results.store import folder_of
 

@@ -8,8 +8,9 @@ from factories import eval_rows, write_cell
 from rich.console import Console
 
 from fedbench.report.layout import laid_out
-from fedbench.report.paper import comparisons, paper, side_by_side
-from fedbench.report.render import render, show
+from fedbench.report.paper import comparisons
+from fedbench.report.style import show, style
+from fedbench.report.views.paper import paper, side_by_side
 from fedbench.results import load
 
 VIT = "vit_base_patch16_224"
@@ -54,7 +55,7 @@ def shown(found, width=80):
 
 
 def rendered(found, format):
-    return render((paper if format in ("csv", "json") else side_by_side)(found), format)
+    return style((paper if format in ("csv", "json") else side_by_side)(found), format)
 
 
 def around(found):

@@ -11,7 +11,8 @@ from command import fedbench
 from factories import eval_rows, write_cell
 from papers import VIT, compared, measure, numbers, rendered, shown
 
-from fedbench.report.paper import COLUMNS, comparisons
+from fedbench.report.paper import comparisons
+from fedbench.report.views.paper import COLUMNS
 from fedbench.results import load
 from fedbench.results.index import write_expected
 

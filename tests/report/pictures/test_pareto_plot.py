@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import pandas
 from command import fedbench
 from factories import eval_rows, round_row, write_cell
 
 from fedbench.report.leaderboards import leaderboards
-from fedbench.report.pareto import pareto as fronts
 from fedbench.report.pictures.panels import pareto
+from fedbench.report.views.pareto import pareto as fronts
 from fedbench.results import load
 
 
@@ -22,7 +21,7 @@ def cells(folder):
 
 def test_steps_go_along_the_front_and_who_is_beaten_is_faint(tmp_path):
     cells(tmp_path)
-    points = pandas.DataFrame(fronts(leaderboards(load([tmp_path])), "bytes").cells)
+    points = fronts(leaderboards(load([tmp_path])), "bytes")
     (ax,) = pareto({"mixed": points}, "bytes").axes
     steps, *marks = [line for line in ax.lines if len(line.get_xdata())]
     assert steps.get_xdata().tolist() == [1, 40] and steps.get_ydata().round(1).tolist() == [50.5, 70.7]

@@ -9,7 +9,7 @@ from factories import eval_rows, write_cell
 from fedbench.errors import UserError
 from fedbench.report.leaderboards import leaderboards
 from fedbench.report.pictures.rank_diagram import LETTERS, NO_LETTERS, diagram
-from fedbench.report.scenarios import standings
+from fedbench.report.standings import standings
 from fedbench.report.statistics.ranks import bars
 from fedbench.results import load
 

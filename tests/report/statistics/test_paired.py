@@ -1,4 +1,4 @@
-"""fedbench/report/statistics/paired.py: differences and their two tests, by hand and against scipy."""
+"""fedbench/report/statistics/pairs.py: differences and their two tests, by hand and against scipy."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedbench.report.statistics.paired import by_draw, difference, joined, sign_flip
+from fedbench.report.statistics.pairs import by_draw, joined, paired, sign_flip
+
+
+def difference(ours, theirs, draws=None):
+    """The row of one pair, None where there is none."""
+    return next(paired({"ours": ours, "theirs": theirs}, draws).itertuples(), None)
 
 
 def test_only_shared_seeds_are_paired_and_p_is_that_of_the_paired_t_test():
@@ -18,17 +23,17 @@ def test_only_shared_seeds_are_paired_and_p_is_that_of_the_paired_t_test():
     found = difference(ours, theirs)
     a, b = [ours[s] for s in range(4)], [theirs[s] for s in range(4)]
     expected = ttest_rel(a, b)
-    assert found.n == 4 and found.mean == pytest.approx(np.mean(a) - np.mean(b))
+    assert found.n == 4 and found.difference == pytest.approx(np.mean(a) - np.mean(b))
     assert found.p == pytest.approx(expected.pvalue)
     around = expected.confidence_interval(0.95)
-    assert (found.low, found.high) == pytest.approx((around.low, around.high))
-    assert found.p_sign_flip == 0.25  # four of sixteen sign patterns are as extreme
+    assert (found.ci_low, found.ci_high) == pytest.approx((around.low, around.high))
+    assert sign_flip(found.values) == 0.25  # four of sixteen sign patterns are as extreme
 
 
 def test_no_shared_seed_and_too_few():
     assert difference({0: 0.5}, {1: 0.5}) is None
     found = difference({0: 0.5, 1: 0.6}, {0: 0.4, 1: 0.4})
-    assert (found.n, found.low, found.p, found.p_sign_flip) == (2, None, None, None)
+    assert found.n == 2 and np.isnan([found.ci_low, found.ci_high, found.p]).all()
 
 
 @pytest.mark.parametrize("images", [300, 1_000, 8_192, 10_000, 60_000, 1_000_000])
@@ -41,9 +46,9 @@ def test_equal_differences_leave_the_sign_flips_alone_to_judge(images, clients):
         ours = {s: float(np.mean(right[s] / (images // clients))) for s in range(3)}
         right[:, 0] += 1
         found = difference({s: float(np.mean(right[s] / (images // clients))) for s in range(3)}, ours)
-        assert found.p == found.p_sign_flip == 0.25, (ours, found)
-        assert found.low is None and found.high is None, "two or three equal numbers bound nothing"
-        assert found.mean == pytest.approx(1 / (images // clients) / clients)
+        assert found.p == sign_flip(found.values) == 0.25, (ours, found)
+        assert np.isnan([found.ci_low, found.ci_high]).all(), "two or three equal numbers bound nothing"
+        assert found.difference == pytest.approx(1 / (images // clients) / clients)
 
 
 def test_a_difference_that_varies_by_one_image_is_tested_by_t():
@@ -51,13 +56,13 @@ def test_a_difference_that_varies_by_one_image_is_tested_by_t():
 
     ours, theirs = [0.9123, 0.8457, 0.8812], [0.9122, 0.8457, 0.8811]
     found = difference(dict(enumerate(ours)), dict(enumerate(theirs)))
-    assert found.p == pytest.approx(ttest_rel(ours, theirs).pvalue) and found.low < 0 < found.high
+    assert found.p == pytest.approx(ttest_rel(ours, theirs).pvalue) and found.ci_low < 0 < found.ci_high
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e4])
 def test_rounding_is_no_difference(scale):
     found = difference(dict.fromkeys(range(10), scale * (0.1 + 0.2)), dict.fromkeys(range(10), scale * 0.3))
-    assert (found.mean, found.p, found.low, found.high) == (0.0, 1.0, 0.0, 0.0)
+    assert (found.difference, found.p, found.ci_low, found.ci_high) == (0.0, 1.0, 0.0, 0.0)
 
 
 def test_rounding_is_none_of_two_seeds_either():
@@ -67,12 +72,13 @@ def test_rounding_is_none_of_two_seeds_either():
 def test_rounding_of_scores_of_both_signs_is_no_spread():
     """Whose differences are larger than the scores, and with them what they are rounded to."""
     found = difference({0: 1.0, 1: 1.0, 2: 1.0 + 1.5e-12}, dict.fromkeys(range(3), -1.0))
-    assert (found.mean, found.p, found.low) == (pytest.approx(2), 0.25, None)
+    assert (found.difference, found.p) == (pytest.approx(2), 0.25) and np.isnan(found.ci_low)
 
 
 def test_what_is_not_finite_is_not_tested():
     found = difference({0: 0.1, 1: float("inf"), 2: 0.3}, dict.fromkeys(range(3), 0.1))
-    assert (found.n, found.p, found.low, found.values) == (3, None, None, [0.0, float("inf"), pytest.approx(0.2)])
+    assert (found.n, found.values) == (3, [0.0, float("inf"), pytest.approx(0.2)])
+    assert np.isnan([found.p, found.ci_low]).all()
 
 
 @given(st.lists(st.floats(-1, 1), min_size=1, max_size=8))
@@ -97,13 +103,15 @@ def test_seeds_of_one_draw_are_one_replicate():
     ours, theirs = {0: 0.5, 1: 0.7, 2: 0.6, 3: 0.7, 4: 0.9}, {0: 0.4, 1: 0.5, 2: 0.6, 3: 0.4, 4: 0.3}
     found = difference(ours, theirs, ROTATED)
     alone = difference({0: 0.2, 1: 0.4, 2: 0.0}, dict.fromkeys(range(3), 0.0))
-    assert (found.n, found.seeds) == (3, 5)
-    assert [found.mean, found.low, found.high, found.p] == pytest.approx([alone.mean, alone.low, alone.high, alone.p])
+    assert (found.n, found.n_seeds) == (3, 5)
+    assert [found.difference, found.ci_low, found.ci_high, found.p] == pytest.approx(
+        [alone.difference, alone.ci_low, alone.ci_high, alone.p]
+    )
 
 
 def test_only_seeds_that_both_have_enter_a_draw():
     found = difference({0: 0.5, 3: 0.9}, {0: 0.4}, ROTATED)
-    assert (found.n, found.seeds, found.mean) == (1, 1, pytest.approx(0.1))
+    assert (found.n, found.n_seeds, found.difference) == (1, 1, pytest.approx(0.1))
 
 
 def test_scores_of_a_draw_are_averaged_and_a_seed_alone_is_kept_to_the_bit():

@@ -7,15 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedbench.report.statistics.pairs import all_pairs, judged
+from fedbench.report.statistics.pairs import turned, verdicts
 
 NOISE = (0.0, 0.004, -0.004, 0.002, -0.002)
 
 
 def told(margin=0.01, higher=True, **by_method):
     scores = {name: dict(enumerate(np.array(values).tolist())) for name, values in by_method.items()}
-    (found,) = judged([all_pairs(scores)], higher, margin)
-    return {(pair.method, pair.other): pair for pair in found}
+    return by_names(verdicts(scores, higher, margin))
+
+
+def by_names(found):
+    return {(pair.method, pair.other): pair for pair in found.itertuples()}
 
 
 def around(mean, spread=1.0):
@@ -28,9 +31,11 @@ def test_better_equal_worse_and_not_told():
     assert found["high", "flat"].verdict == "better" and not found["high", "flat"].within
     assert found["flat", "close"].verdict == "equal" and found["flat", "close"].within
     assert found["flat", "wide"].verdict == "inconclusive"
-    turned = found["high", "flat"].turned()
-    assert (turned.verdict, turned.method, turned.mean) == ("worse", "flat", -found["high", "flat"].mean)
-    assert turned.low == -found["high", "flat"].high
+    scores = {"high": dict(enumerate(around(0.7))), "flat": dict(enumerate(flat))}
+    both = verdicts(scores, True, 0.01)
+    pair, other = (next(one.itertuples()) for one in (both, turned(both)))
+    assert (other.verdict, other.method, other.difference) == ("worse", "flat", -pair.difference)
+    assert other.ci_low == -pair.ci_high
 
 
 def test_significant_and_within_the_margin_is_better_all_the_same():
@@ -48,16 +53,16 @@ def test_lower_is_better_for_a_loss_and_nothing_is_equal_without_a_margin():
 def test_too_few_seeds_are_not_told_and_take_no_part_in_the_correction():
     found = told(one=[0.9, 0.9], two=[0.1, 0.1], three=[0.2, 0.3])
     assert {pair.verdict for pair in found.values()} == {"inconclusive"}
-    assert {pair.q for pair in found.values()} == {None}
-    assert all_pairs({"one": {0: 1.0}, "two": {1: 1.0}}) == []
+    assert all(np.isnan(pair.q) for pair in found.values())
+    assert verdicts({"one": {0: 1.0}, "two": {1: 1.0}}, True, None).empty
 
 
-def test_the_correction_is_over_all_leaderboards():
-    one = all_pairs({"a": dict(enumerate(around(0.52))), "b": dict.fromkeys(range(5), 0.51)})
-    rest = all_pairs({str(i): dict(enumerate(around(0.5, 1 + i))) for i in range(8)})
-    (alone,), _ = judged([one, []], True, None)
-    (beside,), _ = judged([one, rest], True, None)
-    assert alone.q == alone.p < 0.05 and beside.q == pytest.approx(29 * alone.p)
+def test_the_correction_is_over_the_pairs_of_a_leaderboard():
+    two = {"a": dict(enumerate(around(0.52))), "b": dict.fromkeys(range(5), 0.51)}
+    more = {str(i): dict(enumerate(around(0.5, 1 + i))) for i in range(8)}
+    alone = next(verdicts(two, True, None).itertuples())
+    beside = by_names(verdicts({**two, **more}, True, None))["a", "b"]
+    assert alone.q == alone.p == beside.p < 0.05 and beside.q > alone.p
 
 
 @given(st.permutations(range(6)), st.integers(0, 1000))
@@ -66,10 +71,9 @@ def test_the_order_of_methods_does_not_matter(order, seed):
     values = rng.normal(np.linspace(0, 0.1, 6)[:, None], 0.02, (6, 5))
     scores = {f"m{i}": dict(enumerate(values[i].tolist())) for i in range(6)}
     shuffled = {f"m{i}": scores[f"m{i}"] for i in order}
-    (plain,), (other,) = (judged([all_pairs(s)], True, 0.01) for s in (scores, shuffled))
-    both = {frozenset((p.method, p.other)): p for p in other}
-    for pair in plain:
-        same = both[frozenset((pair.method, pair.other))]
-        same = same if same.method == pair.method else same.turned()
+    other = verdicts(shuffled, True, 0.01)
+    both = by_names(other) | by_names(turned(other))
+    for pair in verdicts(scores, True, 0.01).itertuples():
+        same = both[pair.method, pair.other]
         assert (same.verdict, same.within) == (pair.verdict, pair.within)
-        assert (same.mean, same.p, same.q) == pytest.approx((pair.mean, pair.p, pair.q))
+        assert (same.difference, same.p, same.q) == pytest.approx((pair.difference, pair.p, pair.q))

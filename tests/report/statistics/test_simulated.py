@@ -10,23 +10,22 @@ import pytest
 from scipy.stats import binom, false_discovery_control, ttest_1samp
 
 from fedbench.report.statistics.intervals import bca, student
-from fedbench.report.statistics.pairs import all_pairs, judged
+from fedbench.report.statistics.pairs import OPPOSITE, verdicts
 
 PAGE = Path("docs/statistics.md")
-SUITES, SCENARIOS, METHODS = 1000, 4, 6
-MANY = 10_000  # suites without differences: of 1,000 a share of 5 % is known to 0.7 points only
+BOARDS, METHODS = 1000, 6
+MANY = 10_000  # leaderboards without differences: of 1,000 a share of 5 % is known to 0.7 points only
 MOST = 400_000  # of so many to 0.03
 
 
-def suites(number: int, seeds: int, better: float):
-    """Suites of scenarios as judged pairs: scores are a seed's own level, which all methods share, plus the noise of a
-    cell with standard deviation 1; the first method is better by `better`."""
+def leaderboards(number: int, seeds: int, better: float):
+    """Leaderboards as judged pairs: scores are a seed's own level, which all methods share, plus the noise of a cell
+    with standard deviation 1; the first method is better by `better`."""
     rng = np.random.default_rng(seeds)
     for _ in range(number):
-        values = rng.normal(size=(SCENARIOS, METHODS, seeds)) + 3 * rng.normal(size=(SCENARIOS, 1, seeds))
-        values[:, 0] += better
-        boards = [{f"m{i}": dict(enumerate(row)) for i, row in enumerate(board.tolist())} for board in values]
-        yield judged([all_pairs(board) for board in boards], True, None)
+        values = rng.normal(size=(METHODS, seeds)) + 3 * rng.normal(size=(1, seeds))
+        values[0] += better
+        yield verdicts({f"m{i}": dict(enumerate(row)) for i, row in enumerate(values.tolist())}, True, None)
 
 
 def said(pattern: str) -> list[str]:
@@ -38,43 +37,41 @@ def said(pattern: str) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("seeds", [5, 10])
 def test_false_discoveries_and_power(seeds):
-    """Benjamini-Hochberg holds its level, and is not below it: of suites without differences 5 % have a false "better",
-    but for what chance does to a count of them."""
-    false = [any(pair.apart for board in suite for pair in board) for suite in suites(MANY, seeds, 0.0)]
-    for number in (SUITES, MANY):
+    """Benjamini-Hochberg holds its level, and is not below it: of leaderboards without differences 5 % have a false
+    "better", but for what chance does to a count of them."""
+    false = [bool(board["verdict"].isin(OPPOSITE).any()) for board in leaderboards(MANY, seeds, 0.0)]
+    for number in (BOARDS, MANY):
         assert sum(false[:number]) <= binom.ppf(0.99, number, 0.05)
     found, claims, wrong = [], 0, 0
-    for suite in suites(SUITES, seeds, 1.0):
-        told = [pair for board in suite for pair in board if pair.apart]
-        mine = [pair for board in suite for pair in board if pair.method == "m0"]
-        found.append(np.mean([pair.verdict == "better" for pair in mine]))
+    for board in leaderboards(BOARDS, seeds, 1.0):
+        told, mine = board[board["verdict"].isin(OPPOSITE)], board[board["method"] == "m0"]
+        found.append(np.mean(mine["verdict"] == "better"))
         claims += len(told)
-        wrong += sum(pair.method != "m0" or pair.verdict == "worse" for pair in told)
-    rates = [f"{100 * np.mean(false[:number]):.1f} %" for number in (SUITES, MANY)]
+        wrong += int(((told["method"] != "m0") | (told["verdict"] == "worse")).sum())
+    rates = [f"{100 * np.mean(false[:number]):.1f} %" for number in (BOARDS, MANY)]
     assert said(f"{seeds} seeds") == [*rates, f"{100 * np.mean(found):.1f} %", f"{wrong} of {claims}"]
 
 
 def smallest(values: np.ndarray) -> np.ndarray:
-    """The smallest q of each suite's pairs, suites x scenarios x methods x seeds, by scipy instead of our own code."""
+    """The smallest q of each leaderboard's pairs, boards x methods x seeds, by scipy instead of our own code."""
     first, second = np.triu_indices(METHODS, 1)
-    p = ttest_1samp(values[:, :, first] - values[:, :, second], 0.0, axis=-1).pvalue
-    return false_discovery_control(p.reshape(len(p), -1), axis=1).min(axis=1)
+    p = ttest_1samp(values[:, first] - values[:, second], 0.0, axis=-1).pvalue
+    return false_discovery_control(p, axis=1).min(axis=1)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seeds", [5, 10])
 def test_false_discoveries_to_three_hundredths(seeds):
-    """Of more suites than are judged one by one; that scipy says the same is looked at on a hundred of them."""
+    """Of more leaderboards than are judged one by one; that scipy says the same is looked at on a hundred of them."""
     rng = np.random.default_rng(seeds)
     false = 0
     for part in range(MOST // MANY):
-        values = rng.normal(size=(MANY, SCENARIOS, METHODS, seeds))
+        values = rng.normal(size=(MANY, METHODS, seeds))
         least = smallest(values)
         false += int((least <= 0.05).sum())
         for scores, q in zip(values[: 0 if part else 100], least, strict=False):
-            boards = [{f"m{i}": dict(enumerate(row)) for i, row in enumerate(board.tolist())} for board in scores]
-            judged_one_by_one = judged([all_pairs(board) for board in boards], True, None)
-            assert min(pair.q for board in judged_one_by_one for pair in board) == pytest.approx(q, rel=1e-9)
+            board = {f"m{i}": dict(enumerate(row)) for i, row in enumerate(scores.tolist())}
+            assert verdicts(board, True, None)["q"].min() == pytest.approx(q, rel=1e-9)
     assert false <= binom.ppf(0.99, MOST, 0.05)
     assert f"{seeds} seeds: {100 * false / MOST:.2f} %" in PAGE.read_text()
 

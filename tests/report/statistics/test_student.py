@@ -3,26 +3,23 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from scipy.stats import sem, t, ttest_rel
 
-from fedbench.report.statistics.intervals import quantile, two_sided
+from fedbench.report.statistics.intervals import student
+from fedbench.report.statistics.pairs import paired
 
-
-@given(t=st.floats(-50, 50), df=st.integers(1, 60))
-def test_the_closed_form_is_students_t(t, df):
-    from scipy.special import stdtr
-
-    assert two_sided(t, df) == pytest.approx(2 * stdtr(df, -abs(t)), rel=1e-9, abs=1e-13)
+VALUES = [0.31, 0.35, 0.28, 0.4, 0.33, 0.36]
 
 
-@pytest.mark.parametrize("df", [1, 2, 3, 9, 29, 200])
-def test_the_quantile_is_scipys(df):
-    from scipy.special import stdtrit
+@pytest.mark.parametrize("n", [3, 4, 6])
+def test_an_interval_is_scipys(n):
+    found, mean = student(VALUES[:n]), sum(VALUES[:n]) / n
+    ends = t.interval(0.95, n - 1, loc=mean, scale=sem(VALUES[:n]))
+    assert (found.low, found.high) == pytest.approx(ends, rel=1e-12)
 
-    assert quantile(0.95, df) == pytest.approx(stdtrit(df, 0.975), rel=1e-9)
 
-
-def test_infinitely_far_is_never():
-    assert two_sided(float("inf"), 4) == 0.0
-    assert two_sided(0.0, 4) == 1.0
+@pytest.mark.parametrize("gap", [0.0, 0.02, 0.5, -3.0])
+def test_a_paired_test_is_scipys(gap):
+    theirs = [value * (1 + i / 10) - gap for i, value in enumerate(VALUES)]
+    (found,) = paired({"a": dict(enumerate(VALUES)), "b": dict(enumerate(theirs))}).itertuples()
+    assert found.p == pytest.approx(ttest_rel(VALUES, theirs).pvalue, rel=1e-12)

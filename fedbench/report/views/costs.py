@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from fedbench.report.board_frames import about
-from fedbench.report.frames import PLACE, Format, Frame, frame, page
+import pandas
+
+from fedbench.report.frames import PLACE, Format, frame, page
 from fedbench.report.leaderboards import Leaderboard
+from fedbench.report.views.leaderboard import about
 
 # In the order of a round: what is given once, and then what every step exchanges.
 KINDS = (
@@ -64,7 +66,7 @@ FORMATS = {
 }
 
 
-def costs(boards: Sequence[Leaderboard]) -> Frame:
+def costs(boards: Sequence[Leaderboard]) -> pandas.DataFrame:
     """A row for each method: bytes by kind and direction, FLOPs, memory of clients and server, simulated time, Gamma*,
     coverage and wall time, as means over seeds."""
     known = [(board, row, row.cost) for board in boards for row in board.shown if not row.output and row.cost]

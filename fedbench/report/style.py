@@ -11,7 +11,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fedbench.report.frames import Frame, is_blank
+import pandas
+
+from fedbench.report.frames import cells, is_blank, records
 from fedbench.report.layout import Column, Page, Shown, Table, laid_out
 from fedbench.words import escape_json, visible
 
@@ -25,14 +27,14 @@ NAME = 24  # letters of a name that stay on one line, where a terminal is narrow
 WIDE = 100  # letters of a sentence on one line
 
 
-def render(found: Frame, format: str) -> str:
-    """The text in one of FORMATS, ending with a line break."""
-    return FORMATS[format](found)
+def style(found: pandas.DataFrame, form: str) -> str:
+    """Any frame as text in one of FORMATS, ending with a line break."""
+    return FORMATS[form](found)
 
 
-def to_csv(found: Frame) -> str:
+def to_csv(found: pandas.DataFrame) -> str:
     """The rows of a frame; lists are joined by semicolons, blanks are empty, columns of dictionaries left out."""
-    flat = {name: cells for name, cells in found.cells.items() if not any(isinstance(cell, dict) for cell in cells)}
+    flat = {name: column for name, column in cells(found).items() if not any(isinstance(x, dict) for x in column)}
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(map(_escape_csv, flat))
@@ -54,14 +56,14 @@ def _escape_csv(text: str) -> str:
     return f"'{text}" if text.lstrip()[:1] in FORMULA else text
 
 
-def to_json(found: Frame) -> str:
+def to_json(found: pandas.DataFrame) -> str:
     """What a frame says of itself, then its rows as objects in fractions, bytes, FLOPs and seconds; blanks are null."""
     about = {k: v for k, v in found.attrs.items() if k not in ("by", "pages", "formats", "columns", "parts", "dashes")}
     tables = [
         {**dict(zip(found.attrs["by"], one["key"], strict=True)), **{k: v for k, v in one.items() if k != "key"}}
         for one in found.attrs["pages"]
     ]
-    return json_text({**about, "tables": tables, "rows": found.records()})
+    return json_text({**about, "tables": tables, "rows": records(found)})
 
 
 def json_text(found: Any) -> str:
@@ -79,7 +81,7 @@ def _plain(value: Any) -> Any:
     return None if is_blank(value) and value != "" else value
 
 
-def to_markdown(found: Frame) -> str:
+def to_markdown(found: pandas.DataFrame) -> str:
     """A pipe table for each caption; remarks, notes and sources as lists."""
     pages, shared = laid_out(found)
     parts = [f"## {_escape_markdown(shared)}"] if shared else []
@@ -128,7 +130,7 @@ LATEX = {
 }  # fmt: skip
 
 
-def to_latex(found: Frame) -> str:
+def to_latex(found: pandas.DataFrame) -> str:
     """A booktabs table for each caption, scores, gaps and costs apart; remarks, notes and sources are comments."""
     pages, shared = laid_out(found)
     lines = ["% \\usepackage{booktabs,adjustbox}"]
@@ -193,7 +195,7 @@ def _latex(cell: Shown, bold: bool) -> str:
     return f"{text} {_escape_latex(cell.spread)}" if cell.spread else text
 
 
-def to_html(found: Frame) -> str:
+def to_html(found: pandas.DataFrame) -> str:
     """Tables for a notebook, with their captions and the sentences around them."""
     (pages, shared), lines = laid_out(found), []
     for page in pages:
@@ -203,8 +205,8 @@ def to_html(found: Frame) -> str:
             lines += ["<table>", f"<caption>{_escape_html(table.caption)}</caption>"]
             lines.append(_html_row("th", [column.title for column in table.columns], table.columns))
             for i in range(len(table)):
-                cells = [f"{c.cells[i].text} {c.cells[i].spread}".strip() for c in table.columns]
-                lines.append(_html_row("td", cells, table.columns, i))
+                row = [f"{c.cells[i].text} {c.cells[i].spread}".strip() for c in table.columns]
+                lines.append(_html_row("td", row, table.columns, i))
             lines.append("</table>")
         lines += [f"<p><small>{_escape_html(note)}</small></p>" for note in (*page.remarks, *page.notes)]
     return "\n".join([*lines, *(f"<p><small>{_escape_html(text)}</small></p>" for text in found.attrs["legend"])])
@@ -224,15 +226,15 @@ def _escape_html(text: str) -> str:
     return html.escape(visible(text))
 
 
-FORMATS: Mapping[str, Callable[[Frame], str]] = {
-    "csv": to_csv, "json": to_json, "markdown": to_markdown, "latex": to_latex,
+FORMATS: Mapping[str, Callable[[pandas.DataFrame], str]] = {
+    "csv": to_csv, "json": to_json, "markdown": to_markdown, "latex": to_latex, "html": to_html,
 }  # fmt: skip
 
 
 # On a terminal: in as many tables as its width needs; readable without colour
 
 
-def show(found: Frame, console: Console) -> None:
+def show(found: pandas.DataFrame, console: Console) -> None:
     """Print every table with the sentences around it, and once at the end what the columns mean."""
     from rich.text import Text
 
@@ -300,12 +302,12 @@ def _fitting(found: Sequence[Column], width: int) -> list[list[Column]]:
 
 def _width(column: Column, width: int) -> int:
     """How wide a column is: its cells whole; a long title is folded, and on a narrow terminal a long name."""
-    cells = max((len(_padded(column, cell)) for cell in column.cells), default=0)
+    widest = max((len(_padded(column, cell)) for cell in column.cells), default=0)
     if column.part == "name" or column.left:
         most = max(NAME, width // 3)
-        return max(min(cells, most), min(len(column.title), most))
+        return max(min(widest, most), min(len(column.title), most))
     title = len(column.title) if len(column.title) <= TITLE else max(TITLE, *map(len, column.title.split()))
-    return max(cells, min(title, max(cells, 2 * TITLE)))
+    return max(widest, min(title, max(widest, 2 * TITLE)))
 
 
 def _padded(column: Column, cell: Shown) -> str:

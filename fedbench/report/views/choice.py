@@ -6,10 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import mean
 from typing import TYPE_CHECKING, Any
 
+import pandas
+
 from fedbench.errors import UserError
-from fedbench.report.deployable import scored_sizes
-from fedbench.report.device_tables import Found
-from fedbench.report.frames import Format, Frame, frame, number, page
+from fedbench.report.frames import Format, frame, number, page
+from fedbench.report.views.devices import Found
+from fedbench.report.views.sizes import scored_sizes
 from fedbench.results import Result
 from fedbench.results.scores import average
 from fedbench.types import Size
@@ -54,14 +56,14 @@ def accuracies(results: Iterable[Result], scenario: str | None = None) -> Accura
 def _of_sizes(result: Result) -> dict[Size | None, float]:
     """A model's accuracy at every size that it was scored at, and of the whole after its last round."""
     found: dict[Size | None, float] = {size: score for size, (score, *_) in scored_sizes(result, METRIC).items()}
-    if rounds := result.scores.tested(METRIC, "test"):
-        found[None] = average(result.scores.after(max(rounds), METRIC, "test"))
+    if tested := result.scores(METRIC):
+        found[None] = average(tested[max(tested)])
     return found
 
 
 def choice(
     backbone: str, found: Found, roles: Mapping[str, str], scored: Accuracies, how: str, notes: Sequence[str] = ()
-) -> tuple[Frame, Frame]:
+) -> tuple[pandas.DataFrame, pandas.DataFrame]:
     """Return the matrix of methods and devices for people, and its cells as rows for programs.
 
     Args:

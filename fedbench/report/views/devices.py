@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fedbench.report.frames import Format, Frame, frame, page
+import pandas
+
+from fedbench.report.frames import Format, frame, page
 from fedbench.types import Device
 from fedbench.words import human_bytes, span
 
@@ -42,7 +44,7 @@ Where = tuple[str, str, str]  # scenario, variant, backbone
 Found = Mapping[str, Sequence["Outlook"]]  # by the labels of methods
 
 
-def listed(devices: Sequence[Device]) -> Frame:
+def listed(devices: Sequence[Device]) -> pandas.DataFrame:
     """The devices with their numbers and sources."""
     return frame(
         [{name: getattr(device, name) for name in LISTED} for device in devices],
@@ -60,7 +62,7 @@ def listed(devices: Sequence[Device]) -> Frame:
 
 def fitting(
     suite: str, scenarios: Mapping[Where, Found], missing: Sequence[str], images: int, ruled: str, how: str
-) -> Frame:
+) -> pandas.DataFrame:
     """Which size of each method fits each device.
 
     Args:
@@ -113,11 +115,9 @@ def _legend(images: int, trained: Sequence[int], ruled: str, how: str) -> list[s
     ]
 
 
-def shared(found: Frame) -> Frame:
+def shared(found: pandas.DataFrame) -> pandas.DataFrame:
     """For people: methods of equal sizes and costs in one table, its rows once."""
-    names = [found[name] for name in (*found.attrs["by"], "device")]
-    first = {key: i for i, key in reversed([*enumerate(zip(*names, strict=True))])}
-    return found.rows(sorted(first.values()))
+    return found.drop_duplicates([*found.attrs["by"], "device"])
 
 
 def _equal(found: Found) -> list[tuple[list[str], Sequence[Outlook]]]:

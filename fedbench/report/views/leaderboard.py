@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from statistics import fmean
 from typing import Any
 
-from fedbench.errors import UserError
+import pandas
+
 from fedbench.report.budget import MEANING
-from fedbench.report.frames import FORMATS, PLACE, Format, Frame, frame, page
+from fedbench.report.frames import FORMATS, PLACE, Format, frame, is_blank, page
 from fedbench.report.layout import unit_of
 from fedbench.report.leaderboards import Leaderboard
 from fedbench.report.run_scores import MeanScore
 from fedbench.report.significance import (
-    CONDITIONS,
     conclusion,
     correction_of,
     legend_of_groups,
@@ -23,9 +21,7 @@ from fedbench.report.significance import (
     margin_text,
 )
 from fedbench.report.statistics.intervals import BCA_FROM
-from fedbench.report.statistics.pairs import BETTER, EQUAL, INCONCLUSIVE, WORSE, Pair
 from fedbench.results.collapse import CONSTANT
-from fedbench.results.metric_direction import higher_is_better
 from fedbench.words import amount, counted
 
 BOARD = (
@@ -48,14 +44,7 @@ COSTS = (
     "bytes", "gflops", "memory_min", "memory_median", "memory_max", "server_gflops", "server_memory", "simulated",
     "energy",
 )  # fmt: skip
-PAIRS = (
-    *PLACE, "method", "other", "verdict", "difference", "ci_low", "ci_high", "q", "n_seeds", "n_draws", "p",
-    "p_sign_flip", "within",
-)  # fmt: skip
 DOMAIN = Format("", "score", "metric", "domain")
-SIGNS = {BETTER: ">", WORSE: "<", EQUAL: "=", INCONCLUSIVE: "?"}
-MATRIX_FROM = 29  # pairs, which are too many for a screen: people get a matrix of signs
-MOST_CLIENTS = 30  # lines of a table that people read
 
 # What the columns of a leaderboard mean, where their titles do not say it.
 MEANINGS = {
@@ -83,12 +72,12 @@ def about(boards: Sequence[Leaderboard]) -> dict[str, Any]:
         "metric": first.metric if first else "accuracy",
         "split": first.split if first else "test",
         "round": first.at if first else "final",
-        "correction": correction_of([pair for board in boards for pair in board.pairs]),
+        "correction": correction_of([board.pairs for board in boards]),
         "margin": margin_text(first.metric, first.margin) if first else "",
     }
 
 
-def leaderboard(boards: Sequence[Leaderboard]) -> Frame:
+def leaderboard(boards: Sequence[Leaderboard]) -> pandas.DataFrame:
     """A row for each method of each leaderboard, ceilings first, then the best mean.
 
     Columns: suite, scenario, variant, backbone, dataset and profile; method, role, mean, std, group, ci_low, ci_high
@@ -111,7 +100,7 @@ def leaderboard(boards: Sequence[Leaderboard]) -> Frame:
         formats=formats,
         **about(boards),
     )
-    present = {name for row in rows for name, value in row.items() if value is not None and value != ""}
+    present = {name for row in rows for name, value in row.items() if not is_blank(value)}
     if not any(board.collapses[row.label] for board in boards for row in board.rows):
         present.discard("collapsed")
     found.attrs["legend"] = _legend(boards, present)
@@ -189,11 +178,11 @@ def mean_of(score: MeanScore | None) -> float | None:
     return score.mean if score else None
 
 
-def _gap(pair: Pair | None) -> dict[str, Any]:
-    if pair is None:
+def _gap(gap: Any) -> dict[str, Any]:
+    if gap is None:
         return {}
-    ends = {"gap": pair.mean, "gap_low": pair.low, "gap_high": pair.high, "gap_p": pair.p, "gap_q": pair.q}
-    return {**ends, "verdict": pair.verdict if pair.low is not None else "", "within": pair.within}
+    ends = {"gap": gap.difference, "gap_low": gap.ci_low, "gap_high": gap.ci_high, "gap_p": gap.p, "gap_q": gap.q}
+    return {**ends, "verdict": gap.verdict if gap.ci_low == gap.ci_low else "", "within": gap.within}
 
 
 def _legend(boards: Sequence[Leaderboard], present: set[str]) -> list[str]:
@@ -265,147 +254,3 @@ def _span(counts: Collection[int], noun: str) -> str:
         return f"no {noun}"
     least, most = min(counts), max(counts)
     return counted(most, noun) if least == most else f"{least} to {counted(most, noun)}"
-
-
-def pairs(boards: Sequence[Leaderboard], baseline: str | None = None) -> Frame:
-    """A row for every two ranked methods of each leaderboard, the better one first; with a baseline, those with it.
-
-    Raises:
-        UserError: where no leaderboard has two methods with a seed in common.
-    """
-    by_board = [_pairs(board, baseline) for board in boards]
-    if not any(by_board):
-        raise UserError("no two methods of these results have finished with the same seed")
-    rows = [
-        {**board.place._asdict(), **_pair(pair, board)}
-        for board, found in zip(boards, by_board, strict=True)
-        for pair in found
-    ]
-    first = boards[0]
-    legend = [
-        "difference: of averages on equal cells, seed by seed; 95 % interval and p: paired t-test.",
-        f"q: p after {CONDITIONS}, those that are not listed among them. "
-        + legend_of_verdicts(first.metric, first.margin),
-        *([MEANINGS["n_draws"]] if any(board.replicate == "draw" for board in boards) else []),
-    ]
-    minus = f" · minus {baseline}" if baseline else ""
-    captions = [subtitle(board).partition(", ±")[0] + minus for board in boards]
-    return frame(
-        rows,
-        PAIRS,
-        caption="Pairs of methods: better, worse, equal or inconclusive",
-        pages=[page_of(*one) for one in zip(boards, captions, strict=True)],
-        formats={
-            "other": Format("minus", "text", part="" if baseline else "name"),
-            "ci_low": Format("95 % interval", "points"),
-            "verdict": Format(left=True),
-            "p": Format("p", "p", "low", ""),
-        },
-        legend=legend,
-        baseline=baseline,
-        **about(boards),
-    )
-
-
-def _pair(pair: Pair, board: Leaderboard) -> dict[str, Any]:
-    ends = {"difference": pair.mean, "ci_low": pair.low, "ci_high": pair.high, "n_seeds": pair.seeds, "p": pair.p}
-    ends["n_draws"] = pair.n if board.replicate == "draw" else None
-    judged = {"p_sign_flip": pair.p_sign_flip, "q": pair.q, "verdict": pair.verdict, "within": pair.within}
-    return {"method": pair.method, "other": pair.other, **ends, **judged}
-
-
-def _pairs(board: Leaderboard, baseline: str | None) -> list[Pair]:
-    if baseline is not None:
-        return [row.gap for row in board.shown if row.gap and not row.output]
-    place = {row.label: i for i, row in enumerate(board.contenders)}
-    turned = [pair if place[pair.method] < place[pair.other] else pair.turned() for pair in board.pairs]
-    return sorted(turned, key=lambda pair: (place[pair.method], place[pair.other]))
-
-
-def matrix(found: Frame) -> Frame:
-    """Pairs as a matrix of signs where a leaderboard has too many for a screen: rows against numbered columns."""
-    tables = found.tables()
-    longest = max(map(len, tables.values()), default=0)
-    if found.attrs.get("baseline") or found.attrs.get("columns") or longest < MATRIX_FROM:
-        return found
-    rows, most = [], 0
-    for key, places in tables.items():
-        signs: dict[tuple[str, str], str] = {}
-        ones, others, verdicts = ([found[name][i] for i in places] for name in ("method", "other", "verdict"))
-        for one, two, verdict in zip(ones, others, verdicts, strict=True):
-            turned = {BETTER: WORSE, WORSE: BETTER}.get(verdict, verdict)
-            signs |= {(one, two): SIGNS[verdict], (two, one): SIGNS[turned]}
-        names = list(dict.fromkeys([*ones, *others]))
-        most = max(most, len(names))
-        for i, name in enumerate(names, 1):
-            line = {str(k): "-" if name == other else signs.get((name, other), "") for k, other in enumerate(names, 1)}
-            rows.append({**dict(zip(PLACE, key, strict=True)), "method": f"{i} {name}", **line})
-    attrs = found.attrs
-    meanings = "> the method of the row is better than that of the column, < worse, = equal, ? inconclusive."
-    more = f"{counted(longest, 'pair')}: --baseline METHOD lists those of one method; csv and json have all."
-    made = frame(
-        rows,
-        (*PLACE, "method", *map(str, range(1, most + 1))),
-        caption=found.attrs["caption"],
-        pages=attrs["pages"],
-        formats={str(k): Format(left=True) for k in range(1, most + 1)},
-    )
-    legend = [*attrs["legend"], meanings, more]
-    return Frame(made.cells, {**attrs, "formats": made.attrs["formats"], "legend": legend})
-
-
-def clients(boards: Sequence[Leaderboard]) -> Frame:
-    """A row for each client with the mean over seeds of every method, on the client's own test images.
-
-    Raises:
-        UserError: where no leaderboard tested its clients.
-    """
-    own = [board for board in boards if board.by_client]
-    if not own:
-        raise UserError(
-            "these cells were tested by domain, so no client has a score of its own.\n"
-            "A suite with `evaluation: {by: client}` tests every client on examples of its own."
-        )
-    methods = list(dict.fromkeys(row.label for board in own for row in board.rows if row.runs))
-    return frame(
-        [row for board in own for row in _clients(board)],
-        (*PLACE, "client", "domain", *methods),
-        caption="Clients, each on its own test examples: mean over seeds",
-        pages=[page(board.place, caption=subtitle(board), warning=board.warning) for board in own],
-        formats={**dict.fromkeys(methods, Format("", "score", "metric")), "domain": Format(part="name")},
-        legend=["Each client on its own test examples: mean over seeds."],
-        **about(own),
-    )
-
-
-def _clients(board: Leaderboard) -> list[dict[str, Any]]:
-    scores: dict[tuple[int, str], dict[str, list[float]]] = {}
-    for row in board.rows:
-        for run in row.runs:
-            for (domain, client), value in run.clients.items():
-                scores.setdefault((client, domain), {}).setdefault(row.label, []).append(value)
-    return [
-        {**board.place._asdict(), "client": client, "domain": domain, **{m: fmean(v) for m, v in scores[key].items()}}
-        for key in sorted(scores, key=lambda key: key[0])
-        for client, domain in [key]
-    ]
-
-
-def worst_clients(found: Frame) -> Frame:
-    """Of many clients those that do worst in the mean over methods, which is what fits a screen."""
-    methods = [name for name in found.columns if name not in (*PLACE, "client", "domain")]
-    sign = 1 if higher_is_better(found.attrs["metric"]) else -1
-    scored = [[row[m] for m in methods if row[m] is not None] for row in found.records()]
-    order = [sign * fmean(known) if known else math.inf for known in scored]  # the worst first
-    kept, notes = list[int](), dict[tuple[str, ...], str]()
-    for key, places in found.tables().items():
-        if len(places) > MOST_CLIENTS:
-            notes[key] = f"{MOST_CLIENTS} of {len(places)} clients, those that do worst; csv has all"
-            places = sorted(sorted(places, key=order.__getitem__)[:MOST_CLIENTS])
-        kept += places
-    short = found.rows(kept)
-    pages = found.attrs["pages"]
-    short.attrs["pages"] = [
-        {**one, "notes": [notes[key]]} if (key := tuple(one["key"])) in notes else one for one in pages
-    ]
-    return short

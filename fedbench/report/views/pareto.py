@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from fedbench.report.board_frames import about, page_of, subtitle
+import pandas
+
 from fedbench.report.budget import MEANING, PAID, check_known, paid, unknown
-from fedbench.report.frames import PLACE, Format, Frame, frame
+from fedbench.report.frames import PLACE, Format, frame
 from fedbench.report.leaderboards import Leaderboard, Row
 from fedbench.report.significance import CONDITIONS
-from fedbench.report.statistics.pairs import BETTER, INCONCLUSIVE, WORSE, Pair
+from fedbench.report.statistics.pairs import BETTER, INCONCLUSIVE, turned
+from fedbench.report.views.leaderboard import about, page_of, subtitle
 from fedbench.results.metric_direction import higher_is_better, without_noise
 
 ON, BEATEN = "on the front", "beaten"
@@ -19,7 +21,7 @@ COSTS = {**MEANING, "memory": "the largest memory of any client"}
 TITLES = {"bytes": "bytes", "flops": "FLOPs", "seconds": "simulated", "joules": "energy", "memory": "memory"}
 
 
-def pareto(boards: Sequence[Leaderboard], what: str) -> Frame:
+def pareto(boards: Sequence[Leaderboard], what: str) -> pandas.DataFrame:
     """A row for each method of each leaderboard with what it cost and whether it is on the front, the cheapest first.
 
     `ahead` are those that cost no more and have a better mean, or as good a one for less; on the `front` is a method
@@ -87,13 +89,14 @@ def _columns(board: Leaderboard, row: Row, spent: float) -> dict[str, Any]:
     return {**board.place._asdict(), **names, **scored, "front": False, "verdict": "", "beaten_by": [], "ahead": []}
 
 
-def judged(rows: Sequence[dict[str, Any]], pairs: Iterable[Pair], higher: bool) -> list[dict[str, Any]]:
+def judged(rows: Sequence[dict[str, Any]], pairs: pandas.DataFrame, higher: bool) -> list[dict[str, Any]]:
     """The rows of one leaderboard in order, with front, verdict, beaten_by and ahead.
 
     Only pairs of ranked methods are tested, as of `compare pairs`; costs are compared as means over seeds.
     """
-    better = {(pair.method, pair.other) for pair in pairs if pair.verdict == BETTER}
-    better |= {(pair.other, pair.method) for pair in pairs if pair.verdict == WORSE}
+    either_way = pandas.concat([pairs, turned(pairs)])
+    sure = either_way[either_way["verdict"] == BETTER]
+    better = {*zip(sure["method"], sure["other"], strict=True)}
 
     def worth(row: dict[str, Any]) -> tuple[float, float]:
         """(mean, cost), the larger the better."""
@@ -106,7 +109,7 @@ def judged(rows: Sequence[dict[str, Any]], pairs: Iterable[Pair], higher: bool) 
         rivals = [one for one in ranked if one is not row and worth(one)[1] >= worth(row)[1]]
         ahead = [one["method"] for one in rivals if worth(one) > worth(row)]
         beaten_by = [one for one in ahead if (one, name) in better]
-        sure = all((name, one["method"]) in better for one in rivals)
-        verdict = BEATEN if beaten_by else ON if sure else INCONCLUSIVE
+        surely = all((name, one["method"]) in better for one in rivals)
+        verdict = BEATEN if beaten_by else ON if surely else INCONCLUSIVE
         found.append({**row, "front": not ahead, "verdict": verdict, "beaten_by": beaten_by, "ahead": ahead})
     return found + [row for row in rows if not row["ranked"]]

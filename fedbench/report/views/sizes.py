@@ -6,12 +6,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import pandas
+
 from fedbench.errors import UserError
-from fedbench.report.board_frames import about, page_of, score_columns, subtitle, unranked
-from fedbench.report.frames import PLACE, Format, Frame, frame
+from fedbench.report.frames import PLACE, Format, frame
 from fedbench.report.leaderboards import Leaderboard, Row, concluded
 from fedbench.report.run_scores import RunScores, score
 from fedbench.report.significance import legend_of_groups
+from fedbench.report.views.leaderboard import about, page_of, score_columns, subtitle, unranked
 from fedbench.results import Result
 from fedbench.results.metric_direction import higher_is_better
 from fedbench.results.scores import average
@@ -40,7 +42,7 @@ LEGEND = (
 )
 
 
-def deployable(boards: Sequence[Leaderboard], equivalent: float | None = None) -> Frame:
+def deployable(boards: Sequence[Leaderboard], equivalent: float | None = None) -> pandas.DataFrame:
     """A row for each method: the mean over clients of what each can run, by device and by size.
 
     Columns: as of a leaderboard, where mean is that of what is deployable; worst, run_any, run_largest (shares of the
@@ -50,7 +52,7 @@ def deployable(boards: Sequence[Leaderboard], equivalent: float | None = None) -
     Raises:
         UserError: where no result was scored at sizes.
     """
-    found = concluded([_deployed(board) for board in boards], equivalent)
+    found = [concluded(_deployed(board), equivalent) for board in boards]
     if not any(row.runs for board in found for row in board.rows):
         raise UserError(NONE_SCORED)
     rows, formats, pages = [], dict[str, Format](), []
@@ -100,7 +102,7 @@ def _deployed(board: Leaderboard) -> Leaderboard:
         rows.append(replace(row, runs=runs, domains={}, spread=None, worst_clients=None, average=average, worst=worst))
     without = [row.label for row, before in zip(rows, board.rows, strict=True) if before.runs and not row.runs]
     notes = [*board.notes, *([f"{', '.join(without)}: {NOT_SCORED}"] if without else [])]
-    return replace(board, rows=rows, notes=notes, pairs=(), baseline=None)
+    return replace(board, rows=rows, notes=notes, baseline=None)
 
 
 def by_client(results: Iterable[Result], metric: str) -> pandas.DataFrame:

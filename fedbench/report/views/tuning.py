@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 
 from fedbench.errors import UserError
-from fedbench.report.frames import Format, Frame, frame, number, page
+from fedbench.report.frames import Format, frame, number, page
 from fedbench.results import Found, Result
 from fedbench.results.columns import ENDED
 from fedbench.results.metric_direction import higher_is_better
@@ -102,7 +103,7 @@ def of_results(results: Sequence[Result]) -> list[Tuned]:
     return found
 
 
-def boards(tuned: Sequence[Tuned]) -> list[tuple[str, list[Tuned]]]:
+def by_place(tuned: Sequence[Tuned]) -> list[tuple[str, list[Tuned]]]:
     """Those of each scenario and place of the sweep with its title; where not all of its methods were tried with the
     same candidates, those that were, with their names in the title."""
     places: dict[tuple[str, str, str], list[list[Tuned]]] = {}
@@ -118,7 +119,7 @@ def boards(tuned: Sequence[Tuned]) -> list[tuple[str, list[Tuned]]]:
     ]
 
 
-def tuning(results: Sequence[Result], tuned: Sequence[Tuned] | None = None) -> Frame:
+def tuning(results: Sequence[Result], tuned: Sequence[Tuned] | None = None) -> pandas.DataFrame:
     """A row for each tuned method: what its winner was tried with, its validation score, and the best score to expect
     of 1, 2, 4, ... candidates. tuned: as of `of_results`, where it was read already.
 
@@ -126,7 +127,7 @@ def tuning(results: Sequence[Result], tuned: Sequence[Tuned] | None = None) -> F
         UserError: where nothing was tuned.
     """
     rows, pages, formats = [], [], dict[str, Format]()
-    for title, ones in boards(of_results(results) if tuned is None else tuned):
+    for title, ones in by_place(of_results(results) if tuned is None else tuned):
         suite, scenario, variant = ones[0].suite, *ones[0].contest.key[:2]
         ranked, search = _ranked(ones), ones[0].search
         named = ", ".join(one.method for one in ones) if title.endswith(ones[-1].method) else ""
@@ -159,7 +160,7 @@ def tuning(results: Sequence[Result], tuned: Sequence[Tuned] | None = None) -> F
     )
 
 
-def candidates(results: Sequence[Result]) -> Frame:
+def candidates(results: Sequence[Result]) -> pandas.DataFrame:
     """A row for each candidate of each tuned method and each round that it was scored after.
 
     Raises:

@@ -7,12 +7,14 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+import pandas
+
 from fedbench.errors import UserError
-from fedbench.report.board_frames import about
 from fedbench.report.budget import PAID, paid
-from fedbench.report.frames import PLACE, Format, Frame, frame, page
+from fedbench.report.frames import PLACE, Format, frame, page
 from fedbench.report.leaderboards import Leaderboard, Row
 from fedbench.report.run_scores import curve, is_fraction
+from fedbench.report.views.leaderboard import about
 from fedbench.results import Result
 from fedbench.results.metric_direction import higher_is_better, reaches
 from fedbench.results.scores import mean, spread
@@ -21,7 +23,7 @@ from fedbench.results.scores import mean, spread
 TITLES = {"rounds": "round", "seconds": "simulated", "bytes": "bytes", "flops": "FLOPs", "joules": "energy"}
 
 
-def time_to_target(boards: Sequence[Leaderboard], target: float | str) -> Frame:
+def time_to_target(boards: Sequence[Leaderboard], target: float | str) -> pandas.DataFrame:
     """A row for each method with the rounds, simulated seconds, bytes, FLOPs and joules it needed to reach a target.
 
     Args:
@@ -40,7 +42,7 @@ def time_to_target(boards: Sequence[Leaderboard], target: float | str) -> Frame:
     for board in boards:
         rows += [_columns(board, row, value) for row in board.shown]
         finished = [r for part in board.cells.values() for r in part if r.status == "finished"]
-        tested = {tuple(sorted(curve(r.scores, board.metric))) for r in finished}
+        tested = {tuple(sorted(r.scores(board.metric))) for r in finished}
         uneven = ["not all were tested after the same rounds; what is tested more often can arrive earlier"]
         notes = [*board.notes, *(uneven if len(tested) > 1 else [])]
         pages.append(page(board.place, caption=f"what it took to reach {goal}", warning=board.warning, notes=notes))
@@ -94,7 +96,7 @@ def _columns(board: Leaderboard, row: Row, target: float) -> dict[str, Any]:
 def needs(result: Result, metric: str, target: float) -> dict[str, float]:
     """What a run had needed, by the names of TITLES, when its average on test images first reached the target; empty
     where it never did."""
-    averages = ((t, value) for t, (value, _) in curve(result.scores, metric).items())
+    averages = ((t, value) for t, (value, _) in curve(result.scores(metric)).items())
     first = next((t for t, value in averages if reaches(value, target, metric)), None)
     if first is None:
         return {}

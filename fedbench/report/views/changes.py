@@ -9,7 +9,7 @@ from typing import Any
 import pandas
 
 from fedbench.errors import UserError
-from fedbench.report.frames import DASH, Format, Frame, frame, page
+from fedbench.report.frames import DASH, Format, frame, page, records
 from fedbench.report.grouping import unknown
 from fedbench.report.layout import unit_of
 from fedbench.results import Result
@@ -59,7 +59,7 @@ def changes(
     after: Sequence[Result],
     metric: str = "accuracy",
     tolerance: float = 0.0,
-) -> Frame:
+) -> pandas.DataFrame:
     """A row for each name, as of `differences`; `broken` says whether any result differs, is lost or is damaged.
 
     Args:
@@ -79,26 +79,26 @@ def changes(
         )
     apart = found[found["change"].isin((CLOSE, DIFFERENT))]
     if len(apart) and apart[["before", "after"]].isna().all(axis=None):
-        measured = [name for one in (*before, *after) if one.status == "finished" for name in one.metrics]
+        measured = [name for one in (*before, *after) if one.status == "finished" for name in one.metrics()]
         raise UserError(unknown("metric", metric, measured))
     manifests = {name_of(one): one.manifest for one in before}
     both = [(manifests[name], one.manifest) for one in after if (name := name_of(one)) in manifests]
     return frame(
-        found.to_dict("records"),
+        records(found),
         CSV_COLUMNS,
         caption=f"{titles[0]} -> {titles[1]}",
         by=(),
         metric=metric,
         titles=list(titles),
-        settings=settings(both).to_dict("records"),
+        settings=records(settings(both)),
         broken=bool(found["change"].isin(BROKEN).any()),
         faults=found["reason"][found["change"] == DAMAGED].unique().tolist(),
     )
 
 
-def for_people(found: Frame) -> Frame:
+def for_people(found: pandas.DataFrame) -> pandas.DataFrame:
     """The same in three tables: what both were computed with, methods over seeds, and the names that differ."""
-    names = pandas.DataFrame(found.cells)
+    names = found
     both = names[names["same_id"].notna()]
     rows = settings_rows(found.attrs["settings"], len(both))
     computed_with = "what they were computed with, in names of both" if rows else ""
@@ -119,7 +119,7 @@ def for_people(found: Frame) -> Frame:
         cut = [f"... and {more} more: --format csv and json have all, --scenario and --method choose"] * (more > 0)
         pages.append(page(("cells",), title="names with other tables", caption=unit, notes=_reasons(names) + cut))
         ordered = apart.sort_values(["change", "largest"], key=_order, kind="stable")
-        for row in ordered[:MOST].to_dict("records"):
+        for row in records(ordered[:MOST]):
             values = {what: row[what] for what in ("change", "before", "after", "difference", "largest", "differs_in")}
             rows.append({"table": "cells", "cell": called(names, [row[part] for part in KEY]), **values})
     legend = [
@@ -132,7 +132,9 @@ def for_people(found: Frame) -> Frame:
     return changes_frame(rows, pages, legend, metric=found.attrs["metric"])
 
 
-def changes_frame(rows: Sequence[dict[str, Any]], pages: Sequence[Any], legend: Sequence[str], **attrs: Any) -> Frame:
+def changes_frame(
+    rows: Sequence[dict[str, Any]], pages: Sequence[Any], legend: Sequence[str], **attrs: Any
+) -> pandas.DataFrame:
     """A frame of `settings_rows`, methods and names, a table for each kind."""
     texts = ("differs", "before text", "after text", "in", "method", "cell", "change", "n_seeds")
     columns = ("table", *texts, "before", "after", "difference", "largest", "differs_in")
@@ -194,7 +196,7 @@ def _reasons(names: pandas.DataFrame) -> list[str]:
     ]
 
 
-def _notes(found: Frame, names: pandas.DataFrame) -> list[str]:
+def _notes(found: pandas.DataFrame, names: pandas.DataFrame) -> list[str]:
     """What is in one of them alone, and what does not match its checksum."""
     notes = []
     for kind, what in ((LOST, "finished before, no result now"), (GAINED, "no result before, finished now")):
