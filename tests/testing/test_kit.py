@@ -31,6 +31,7 @@ LONG = {("executor", "ray"), ("executor", "slurm")}
 FEW = {"fedra"}
 # Others like them are checked.
 MORE = {
+    ("backbone", "minilm_l6"),
     ("dataset", "digits"),
     ("dataset", "hf"),
     ("aggregator", "refined_mean"),
