@@ -11,8 +11,6 @@ ROOT = Path(__file__).resolve().parents[2]
 
 # Texts that lie elsewhere in the repository and have a page here.
 ELSEWHERE = {
-    "BENCHMARKS.md": "benchmarks.md",
-    "RELIABILITY.md": "reliability.md",
     "SECURITY.md": "security.md",
     "CONTRIBUTING.md": "contributing.md",
     "AGENTS.md": "agents.md",

@@ -8,10 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
-    *(
-        ROOT / name
-        for name in ("README.md", "AGENTS.md", "BENCHMARKS.md", "CONTRIBUTING.md", "RELIABILITY.md", "SECURITY.md")
-    ),
+    *(ROOT / name for name in ("README.md", "AGENTS.md", "CONTRIBUTING.md", "SECURITY.md")),
     *(ROOT / name for name in ("suites/papers/README.md", "results/reference/README.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
 ]

@@ -87,7 +87,7 @@ def test_every_command_every_component_and_every_key_is_on_its_page(registry):
 @pytest.mark.parametrize(
     ("page", "link", "becomes"),
     [
-        ("suites.md", "(../BENCHMARKS.md)", "[x](benchmarks.md)"),
+        ("suites.md", "(../SECURITY.md)", "[x](security.md)"),
         ("suites.md", "(results.md#the-folder)", "[x](results.md#the-folder)"),
         ("suites.md", "(#sweeps)", "[x](#sweeps)"),
         ("citing.md", "(../CITATION.cff)", "[x](files/CITATION.cff.txt)"),
