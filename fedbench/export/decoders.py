@@ -105,5 +105,5 @@ def _check(model: Any, folder: Path, before: str, parts: Parts, config: Mapping[
 def logits(parts: Parts, x: Tensor) -> Tensor:
     """Ids (B, T) -> (B, T, V): of the deepest exit."""
     (answer,) = parts.model.blocks(x, parts.layers, [parts.model.last])
-    made: Tensor = answer.logits()  # type: ignore[operator]  # `TokenStates`, which stand in the place of logits
+    made: Tensor = answer.logits()  # `TokenStates`, which stand in for logits
     return made
