@@ -17,7 +17,7 @@ from contenders.floor import peak
 from spending import spent
 from torch.utils.flop_counter import FlopCounterMode
 
-from fedbench.registry.assets import Assets
+from fedbench.registry.facts import CachedFacts
 from fedbench.registry.registry import Registry
 from fedbench.runner.cells import cells_of
 from fedbench.runner.runner import load
@@ -32,22 +32,22 @@ def work_of(path: Path, plugins: Sequence[str] = ()) -> dict[str, int]:
     as a plan counts them, and of a forward pass of the whole backbone for every image that is tested."""
     registry = Registry(plugins)
     suite = load(path, registry)
-    assets = Assets(registry, suite.base)
-    cells = cells_of(suite.points(), registry, assets)
-    totals: Mapping[str, Any] = cost_estimates([(cell.id, cell.config) for cell in cells], assets)
+    facts = CachedFacts(registry, suite.base)
+    cells = cells_of(suite.points(), registry, facts)
+    totals: Mapping[str, Any] = cost_estimates([(cell.id, cell.config) for cell in cells], facts)
     computed = [cell for cell in cells if "flops" in totals[cell.id]]
-    answers = functools.cache(lambda name: _forward(assets, named[name]))
+    answers = functools.cache(lambda name: _forward(facts, named[name]))
     named = {str(cell.config["backbone"]): cell.config["backbone"] for cell in computed}
     of = {cell.id: totals[cell.id]["tested"] * answers(str(cell.config["backbone"])) for cell in computed}
     flops = sum(totals[cell.id]["flops"] + of[cell.id] for cell in computed)
     return {"cells": len(cells), "computed": len(computed), "flops": flops}
 
 
-def _forward(assets: Assets, backbone: Mapping[str, Any]) -> int:
+def _forward(facts: CachedFacts, backbone: Mapping[str, Any]) -> int:
     """FLOPs (2 a multiply-add) of one image through a backbone."""
-    size = assets.backbone(backbone)["image_size"]
+    size = facts.backbone(backbone)["image_size"]
     with FlopCounterMode(display=False) as count, torch.no_grad():
-        assets.source(backbone).model(torch.empty(1, 3, size, size, device="meta"))
+        facts.source(backbone).model(torch.empty(1, 3, size, size, device="meta"))
     return count.get_total_flops()
 
 

@@ -144,7 +144,7 @@ def plugins_of_tests_are_asked_once(own_cache):
 
 def _about_dots(function: str, argument) -> bool:
     """Whether it is asked what plugins register, or for a fact about the tiny backbone or the dots."""
-    if function not in ("fedbench.registry.assets:registrations", "fedbench.registry.assets:fact"):
+    if function not in ("fedbench.registry.facts:registrations", "fedbench.registry.facts:fact"):
         return False
     given = argument.get("given", [{"name": "tiny"}])[0]
     return given.get("data", given)["name"] in ("dots", "tiny") and {*map(os.path.isfile, argument["files"])} == {True}

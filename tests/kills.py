@@ -16,7 +16,7 @@ from typing import Any
 from command import TINY, write_suite
 
 from fedbench.processes.supervisor import Child, wait
-from fedbench.registry.assets import Assets
+from fedbench.registry.facts import CachedFacts
 from fedbench.registry.registry import Registry
 from fedbench.results import read_manifest, read_rows
 from fedbench.results.content import digest_of_cell
@@ -61,7 +61,7 @@ def order_of(
     folder.mkdir(parents=True, exist_ok=True)
     path = write_suite(folder, method, {"rounds: 2": f"rounds: {rounds}", **(changes or {})})
     registry = Registry(files)
-    (cell,) = cells_of(load(path, registry).points(), registry, Assets(registry))
+    (cell,) = cells_of(load(path, registry).points(), registry, CachedFacts(registry))
     place = cell.folder_in(folder / "s")
     return CellJob(place, cell.manifest(), "cpu", files, processes, checkpoint_every=0)
 

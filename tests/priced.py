@@ -6,18 +6,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedbench.errors import UserError
-from fedbench.registry.assets import Assets
+from fedbench.registry.facts import CachedFacts
 from fedbench.simulation.cost_estimate import answer_each
 from fedbench.simulation.method_costs import MethodCosts
 
 
-def totals_of(assets: Assets, cell_id: str, config: Mapping[str, Any]) -> dict[str, Any]:
+def totals_of(facts: CachedFacts, cell_id: str, config: Mapping[str, Any]) -> dict[str, Any]:
     """See `cost_estimates`. Raises UserError for what is refused or broke."""
-    here = Assets(assets.registry, assets.base, in_place=True)
+    here = CachedFacts(facts.registry, facts.base, in_place=True)
     events: list[dict[str, Any]] = []
-    answer_each(
-        [(cell_id, config)], assets.registry, lambda id, config: MethodCosts(here).totals(config), events.append
-    )
+    answer_each([(cell_id, config)], facts.registry, lambda id, config: MethodCosts(here).totals(config), events.append)
     (event,) = events
     if refused := event["found"].get("refused", event["found"].get("broke")):
         raise UserError(refused)

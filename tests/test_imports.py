@@ -36,7 +36,7 @@ NO_TORCH = [
     "fedbench.runner.elsewhere",
     "fedbench_plugins.executors.slurm",
     "fedbench_plugins.executors.flower",
-    "fedbench.registry.assets",
+    "fedbench.registry.facts",
     "fedbench.commands.dataset_check",
     "fedbench.runner.cells",
     "fedbench.registry.registry",

@@ -13,7 +13,7 @@ from fedbench.commands.devices import fits_of, of_backbone
 from fedbench.commands.output import put, warn_of_lost
 from fedbench.devices.table import SHIPPED
 from fedbench.errors import UserError
-from fedbench.registry.assets import Assets
+from fedbench.registry.facts import CachedFacts
 from fedbench.registry.registry import Registry
 from fedbench.simulation.cost_estimate import DEADLINE
 from fedbench.words import shown, suggestion
@@ -75,7 +75,7 @@ def choose(
         others = sorted({one.entry.backbone for one in found.results} - {backbone})
         notes += [f"{results}: accuracies are those of {', '.join(others)}, not of {backbone}"] if others else []
     suite = of_backbone(backbone, methods, there, registry, {"sets": sets})
-    answer = fits_of(suite, ((), (), (), ()), Assets(registry, suite.base), images, timeout or DEADLINE)
+    answer = fits_of(suite, ((), (), (), ()), CachedFacts(registry, suite.base), images, timeout or DEADLINE)
     fits = {method: [one for one in own if one.device.name in there] for method, own in _only(answer.found).items()}
     matrix, cells = choice(backbone, fits, registry.catalogue.roles, scored, answer.how, [*notes, *answer.missing])
     put(cells if form in ("csv", "json") else matrix, form)

@@ -18,7 +18,7 @@ from fedbench.devices.feasibility import Outlook
 from fedbench.devices.table import SERVER, SHIPPED, device_of
 from fedbench.disk import hash_of_json
 from fedbench.errors import UserError
-from fedbench.registry.assets import Assets
+from fedbench.registry.facts import CachedFacts
 from fedbench.registry.registry import Registry
 from fedbench.simulation.cost_estimate import DEADLINE, cost_estimates
 from fedbench.suite import load
@@ -87,8 +87,8 @@ def devices(
         loaded = of_backbone(str(backbone), methods, list(SHIPPED), registry, choices)
     else:
         loaded = load(suite, registry.catalogue, **choices)
-    chosen, assets = (scenarios, methods, seeds, variants), Assets(registry, loaded.base)
-    answer = fits_of(loaded, chosen, assets, images, timeout or DEADLINE)
+    chosen, facts = (scenarios, methods, seeds, variants), CachedFacts(registry, loaded.base)
+    answer = fits_of(loaded, chosen, facts, images, timeout or DEADLINE)
     fits = fitting(loaded.name, answer.found, answer.missing, images, answer.ruled, answer.how)
     put(fits if form in ("csv", "json") else shared(fits), form)
     sys.exit(1 if warn_of_lost(registry) or answer.failed else 0)
@@ -123,7 +123,7 @@ class Fits:
     failed: bool
 
 
-def fits_of(loaded: Suite, chosen: tuple, assets: Any, images: int, timeout: float) -> Fits:
+def fits_of(loaded: Suite, chosen: tuple, facts: Any, images: int, timeout: float) -> Fits:
     """What of a suite fits its devices. chosen: scenarios, methods, seeds and variants."""
     points: dict[tuple[Where, str], str] = {}
     devices: dict[str, list[dict[str, Any]]] = {}
@@ -141,7 +141,7 @@ def fits_of(loaded: Suite, chosen: tuple, assets: Any, images: int, timeout: flo
         ways[_way(point.config)] = None
     function = "fedbench.simulation.method_costs:feasible"
     given: dict[str, Any] = {"kind": "fits", "function": function, "devices": devices, "images": images}
-    answered = cost_estimates(list(cells.items()), assets, timeout, **given)
+    answered = cost_estimates(list(cells.items()), facts, timeout, **given)
     found: dict[Where, dict[str, Any]] = {}
     missing: dict[str, None] = {}
     failed = False

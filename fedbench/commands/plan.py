@@ -52,7 +52,7 @@ def plan(
     Exit code: 0, or 1 if a plugin fails; its cells are marked.
     """
     from fedbench.commands.output import Spinner, warn_of_lost
-    from fedbench.registry.assets import Assets
+    from fedbench.registry.facts import CachedFacts
     from fedbench.registry.registry import Registry
     from fedbench.runner.cells import Options, doubts_of, names_taken, without_hub
     from fedbench.runner.estimate import forecast
@@ -64,15 +64,15 @@ def plan(
         registry = Registry(plugins, timeout=timeout)
         chosen = {key: choices.pop(key) for key in ("scenarios", "methods", "seeds", "variants")}
         loaded = load(suite, registry, **choices)
-        folder, assets = Path(results) / loaded.name, Assets(registry, loaded.base)
+        folder, facts = Path(results) / loaded.name, CachedFacts(registry, loaded.base)
         probing = partial(spinner.tell, what="probe")
         rows, time = forecast(
-            loaded, chosen, folder, registry, assets, options, cost, preparing=spinner.tell, probing=probing
+            loaded, chosen, folder, registry, facts, options, cost, preparing=spinner.tell, probing=probing
         )
         points = loaded.points(**chosen)
         configs = [point.config for point in points]
         warnings = [*names_taken(configs, "local", registry), *filter(None, [without_hub(configs, registry)])]
-        warnings += doubts_of(configs, assets)
+        warnings += doubts_of(configs, facts)
     if as_json:
         shown: dict[str, Any] = {"suite": loaded.name, "cells": rows}
         if time:

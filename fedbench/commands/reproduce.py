@@ -18,7 +18,7 @@ from fedbench.data.sources import relative_root
 from fedbench.disk import hash_of_bytes
 from fedbench.errors import Interrupted, UserError
 from fedbench.processes.signals import raising
-from fedbench.registry.assets import Assets
+from fedbench.registry.facts import CachedFacts
 from fedbench.registry.registry import Registry
 from fedbench.report.grouping import select
 from fedbench.report.views.by_name import PEOPLE
@@ -154,12 +154,12 @@ class Recovery:
     """What can be run here.
 
     Attributes:
-        suites: Each with its assets and the cells of it that are run.
+        suites: Each with its facts and the cells of it that are run.
         cells: By name, its cell here.
         lacking: By name, why there is none.
     """
 
-    suites: Sequence[tuple[Suite, Assets, list[Cell]]]
+    suites: Sequence[tuple[Suite, CachedFacts, list[Cell]]]
     cells: Mapping[tuple, Cell]
     lacking: Mapping[tuple, str]
 
@@ -181,23 +181,23 @@ def plan_again(cells: Sequence[Result], registry: Registry, folder: Path, root: 
     for cell in cells:
         if name_of(cell) not in lacking:
             groups.setdefault((cell.suite, root or _base(cell)), []).append(cell)
-    suites: list[tuple[Suite, Assets, list[Cell]]] = []
+    suites: list[tuple[Suite, CachedFacts, list[Cell]]] = []
     found: dict[tuple, Cell] = {}
     for (name, base), members in groups.items():
         points = []
         for cell in members:
             e = cell.entry
             points.append(Point(e.scenario, e.method, e.variant, e.seed, dict(cell.manifest["config"])))
-        assets = Assets(registry, base)
+        facts = CachedFacts(registry, base)
         try:
-            runnable = cells_of(points, registry, assets)
+            runnable = cells_of(points, registry, facts)
         except UserError as error:
             named = any(relative_root(cell.manifest["config"]["data"]) for cell in members)
             hint = "\n--root DIR says which folder relative roots of data begin in." if named else ""
             raise UserError(f"{error}{hint}") from error
         of_point = {id(point): cell for cell in runnable for point in cell.points}
         found |= {name_of(cell): of_point[id(point)] for cell, point in zip(members, points, strict=True)}
-        suites.append((_suite(name, folder / name, points), assets, runnable))
+        suites.append((_suite(name, folder / name, points), facts, runnable))
     return Recovery(suites, found, lacking)
 
 
@@ -248,8 +248,8 @@ def _run(plan: Recovery, registry: Registry, results: str, quiet: bool, given: d
                 spinner.stop()
                 return watch(name, cells, missing)
 
-            for suite, assets, cells in plan.suites:
-                with Run(suite, registry, assets, results, observe, spinner.tell) as one:
+            for suite, facts, cells in plan.suites:
+                with Run(suite, registry, facts, results, observe, spinner.tell) as one:
                     one.compute(cells, options)
     except Interrupted as interrupted:
         click.echo("\nInterrupted. What is finished is kept; the same command runs the rest.", err=True)

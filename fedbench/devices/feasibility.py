@@ -11,7 +11,7 @@ import numpy as np
 from fedbench.devices.fitting import Costs, Fit, RoundSeconds, Work, offered, round_bytes, round_seconds
 from fedbench.devices.table import numbers_of
 from fedbench.errors import DataMissing
-from fedbench.registry.assets import Assets
+from fedbench.registry.facts import CachedFacts
 from fedbench.types import Client, ClientCost, Dataset, Device, Images, Size, Splits, Texts
 
 Config = Mapping[str, Any]
@@ -66,7 +66,7 @@ class Outlook:
 
 def outlooks(
     config: Config,
-    assets: Assets,
+    facts: CachedFacts,
     devices: Sequence[Device],
     server: Device,
     images: int,
@@ -76,13 +76,13 @@ def outlooks(
     fit is what the configuration says, or the memory. simulation_of: builds a cell from shapes. Raises UserError,
     NotApplicable."""
     config = _with_devices(config, devices, server)
-    shape = assets.backbone(config["backbone"])
+    shape = facts.backbone(config["backbone"])
     size = config["data"].get("max_length" if shape["texts"] else "image_size") or shape["image_size"]
-    dataset = _stand_in(config, assets, images, size)
+    dataset = _stand_in(config, facts, images, size)
     clients = [Client(n, 0, np.arange(images)) for n in range(len(devices))]
     simulation = simulation_of(config, dataset, clients)
     sizes = offered(simulation.method, simulation.federation.num_layers, simulation.rounds)
-    role = assets.registry.catalogue.find("method", config["method"]["name"]).role
+    role = facts.registry.catalogue.find("method", config["method"]["name"]).role
     only, ceiling = not simulation.method.sizes, role == "ceiling"
     chosen = simulation.federation.fits(sizes, None if ceiling else config)
     fit = Fit.of(config, server)
@@ -122,12 +122,12 @@ def _with_devices(config: Config, devices: Sequence[Device], server: Device) -> 
     return {**left, "train": train, "devices": given, "fit": fit, **everybody}
 
 
-def _stand_in(config: Config, assets: Assets, images: int, size: int) -> Dataset:
+def _stand_in(config: Config, facts: CachedFacts, images: int, size: int) -> Dataset:
     """So many images without pixels; of as many classes as the data set has, where it is there."""
     try:
-        classes = assets.dataset(config["data"], size).classes
+        classes = facts.dataset(config["data"], size).classes
     except DataMissing:
         classes = tuple(map(str, range(CLASSES)))
-    texts = assets.backbone(config["backbone"])["texts"]
+    texts = facts.backbone(config["backbone"])["texts"]
     made = (Texts if texts else Images).blank(np.zeros(images, np.int64), np.zeros(images, np.int64), size)
     return Dataset(("any",), classes, "", lambda: Splits(made, made), texts=texts)

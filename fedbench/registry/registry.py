@@ -78,7 +78,7 @@ class Registry:
         files: plugin files.
         in_place: whether this process may import third-party plugins to read what they register, as workers may.
         timeout: seconds that a child process may take to read one, or to give a fact about one; by default READING,
-            and as `Assets` says.
+            and as `CachedFacts` says.
         reading: seconds that it may take to read one, where they differ from those for facts.
         known: what third-party plugins register, as `found` of another process's registry has it.
         """
@@ -198,9 +198,7 @@ class Registry:
         if known and (not known.get("lost") or self._file_of(plugin) in _lost_here):
             return known
         asked = {"plugin": plugin, "files": [str(path) for path in self.files.values()]}
-        found: dict[str, Any] = _supervisor().call(
-            "fedbench.registry.assets:registrations", asked, timeout=self.reading
-        )
+        found: dict[str, Any] = _supervisor().call("fedbench.registry.facts:registrations", asked, timeout=self.reading)
         if "broken" not in found or plugin not in self.files:
             keep(self._file_of(plugin), found)
         return found
@@ -327,7 +325,7 @@ class Registry:
                 else:
                     files = [str(path) for path in self.files.values()]
                     asked = {"plugin": plugin, "files": files, "hook": hook, "facts": facts}
-                    found = _supervisor().call("fedbench.registry.assets:hook", asked, timeout=TRACKING)
+                    found = _supervisor().call("fedbench.registry.facts:hook", asked, timeout=TRACKING)
                     sys.stderr.write(found["printed"])
                     if found["why"]:
                         raise UserError(found["why"])

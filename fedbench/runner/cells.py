@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 from fedbench import machine
 from fedbench.data.sources import located
 from fedbench.errors import UserError
-from fedbench.registry.assets import Assets
 from fedbench.registry.catalogue import references, unread
+from fedbench.registry.facts import CachedFacts
 from fedbench.registry.registry import Registry, idle_plugins
 from fedbench.results.columns import DAMAGED, GIVEN_UP, HALVED, INTERRUPTED, KEPT, PENDING
 from fedbench.results.files import damage
@@ -78,14 +78,14 @@ class Cell:
         }
 
 
-def cells_of(points: Iterable[Point], registry: Registry, assets: Assets) -> list[Cell]:
+def cells_of(points: Iterable[Point], registry: Registry, facts: CachedFacts) -> list[Cell]:
     """One cell for all points that are equal in what their methods read, in the order of the suite.
 
     Its configuration is that of the first of its points. Raises UserError where data or weights are not there.
     """
     found: dict[str, Cell] = {}
     for point in points:
-        config, fingerprints = point.config, assets.fingerprints(point.config)
+        config, fingerprints = point.config, facts.fingerprints(point.config)
         ignored = unread(config, registry.catalogue)
         idle = idle_plugins(config, ignored, registry) if ignored & config.keys() else ()
         versions = {name: version for name, version in versions_of(config, registry).items() if name not in idle}
@@ -93,14 +93,14 @@ def cells_of(points: Iterable[Point], registry: Registry, assets: Assets) -> lis
         if id in found:
             found[id].points.append(point)
         else:
-            root = _root(config["data"], assets)
+            root = _root(config["data"], facts)
             found[id] = Cell(id, config, fingerprints, versions, [point], root, ignored=tuple(sorted(ignored)))
     return list(found.values())
 
 
-def _root(data: Mapping[str, Any], assets: Assets) -> str | None:
+def _root(data: Mapping[str, Any], facts: CachedFacts) -> str | None:
     """The whole path of a root that is relative, for workers in other folders, on other machines or later."""
-    here = located(data, assets.base)
+    here = located(data, facts.base)
     return None if here is data else os.path.join(os.getcwd(), here["root"])
 
 
@@ -233,7 +233,7 @@ class BuildErrors:
         problems.raise_any()
 
 
-def doubts_of(configs: Iterable[Mapping[str, Any]], assets: Assets) -> list[str]:
+def doubts_of(configs: Iterable[Mapping[str, Any]], facts: CachedFacts) -> list[str]:
     """What is wrong with the data of cells that are computed all the same, a sentence each, with the data set's name.
     Data that cannot be had say so where they are used."""
     asked, found = set[str](), dict[str, None]()
@@ -243,7 +243,7 @@ def doubts_of(configs: Iterable[Mapping[str, Any]], assets: Assets) -> list[str]
         if key not in asked:
             asked.add(key)
             with suppress(Exception):  # of a plugin, too
-                found |= dict.fromkeys(f"{data['name']}: {doubt}" for doubt in assets.doubts(config))
+                found |= dict.fromkeys(f"{data['name']}: {doubt}" for doubt in facts.doubts(config))
     return list(found)
 
 

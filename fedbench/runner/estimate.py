@@ -12,7 +12,7 @@ from typing import Any
 from fedbench import machine
 from fedbench.disk import cache_file, hash_of_json, keep, kept
 from fedbench.errors import UserError
-from fedbench.registry.assets import Assets
+from fedbench.registry.facts import CachedFacts
 from fedbench.registry.registry import Registry
 from fedbench.results import read_manifest, read_rows
 from fedbench.results.columns import ENDED, HALVED, PENDING, RAN
@@ -292,7 +292,7 @@ def forecast(
     chosen: Mapping[str, Sequence],
     folder: Path,
     registry: Registry,
-    assets: Assets,
+    facts: CachedFacts,
     options: Options,
     timed: bool = False,
     preparing: Preparing = lambda done, of: None,
@@ -306,15 +306,15 @@ def forecast(
     UserError.
     """
     named = {key: chosen[key] for key in ("scenarios", "methods", "variants")}
-    contests = tried(suite, suite.candidates(**named), registry, assets, folder) if suite.tuning else []
+    contests = tried(suite, suite.candidates(**named), registry, facts, folder) if suite.tuning else []
     given = suite
     if suite.tuning:
         suite = suite.tuned(standing(contests))
-    reporting = cells_of(suite.points(**chosen), registry, assets)
+    reporting = cells_of(suite.points(**chosen), registry, facts)
     confirming = {one.key: one.confirming for one in contests}
     candidates = {cell.id: cell for one in contests for cell in (*one.every, *confirming[one.key])}
     every = [*candidates.values(), *reporting]
-    totals = _estimated(every, assets, BuildErrors(given), preparing, options.timeout)
+    totals = _estimated(every, facts, BuildErrors(given), preparing, options.timeout)
     shares = {cell.id: 1.0 for cells in confirming.values() for cell in cells}
     shares |= {cell.id: one.share for one in contests for cell in one.every}
     folders = folders_of(every, folder)
@@ -332,12 +332,12 @@ def forecast(
 
 
 def _estimated(
-    cells: Sequence[Cell], assets: Assets, refusals: BuildErrors, preparing: Preparing, timeout: float | None
+    cells: Sequence[Cell], facts: CachedFacts, refusals: BuildErrors, preparing: Preparing, timeout: float | None
 ) -> dict[str, Row]:
     """What each will cost, by its id; where a plugin is to blame that this is `unknown`, the row is `failed`. Raises
     UserError where no cell can run."""
     distinct = {cell.id: cell for cell in cells}
-    found = cost_estimates([(id, cell.config) for id, cell in distinct.items()], assets, timeout, preparing)
+    found = cost_estimates([(id, cell.config) for id, cell in distinct.items()], facts, timeout, preparing)
     totals = {}
     for cell in cells:
         totals[cell.id] = row = found[cell.id]

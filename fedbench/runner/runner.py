@@ -17,8 +17,8 @@ from fedbench import suite as suites
 from fedbench.disk import hash_of_json, require_room
 from fedbench.errors import Broke, UserError
 from fedbench.processes import fork_server
-from fedbench.registry.assets import Assets
 from fedbench.registry.catalogue import references
+from fedbench.registry.facts import CachedFacts
 from fedbench.registry.registry import READING, Registry
 from fedbench.results import refuse_links
 from fedbench.results.columns import ENDED, GIVEN_UP, HALVED, KEPT, PENDING
@@ -60,7 +60,7 @@ Observe = Callable[[str, list[Cell], list[Cell]], Listen]
 
 def load(path: str | Path, registry: Registry, **choices: Any) -> Suite:
     """Read a suite against what is installed. choices: of `fedbench.suite.load`."""
-    return suites.load(path, registry.catalogue, facts=Assets(registry), **choices)
+    return suites.load(path, registry.catalogue, facts=CachedFacts(registry), **choices)
 
 
 @contextmanager
@@ -104,13 +104,13 @@ def run(
     registry = Registry(plugins, reading=min(READING, timeout or READING))
     suite = load(path, registry, sets=sets, add=add, profile=profile, data=data, text=text)
     chosen = Options(**{"timeout": suite.timeout} | {key: value for key, value in options.items() if value is not None})
-    assets = Assets(registry, suite.base)
+    facts = CachedFacts(registry, suite.base)
     points = suite.points(scenarios, methods, seeds, variants)
-    with Run(suite, registry, assets, chosen.results, observe, preparing) as work:
+    with Run(suite, registry, facts, chosen.results, observe, preparing) as work:
         if suite.tuning is None:
-            return work.compute(cells_of(points, registry, assets), chosen)
+            return work.compute(cells_of(points, registry, facts), chosen)
         candidates = suite.candidates(scenarios, methods, variants)
-        every = tried(suite, candidates, registry, assets, work.folder)
+        every = tried(suite, candidates, registry, facts, work.folder)
         contests = chosen.of_shard(every, lambda one: hash_of_json(one.key))  # each is decided, reported in one shard
         here = replace(chosen, shard=None)
         winners = decide(contests, here, work.compute)
@@ -118,7 +118,7 @@ def run(
             leave(contests, work.folder)
             work.suite = suite.tuned(winners)
             points = work.suite.points(scenarios, methods, seeds, variants)
-            reporting = cells_of(points, registry, assets)
+            reporting = cells_of(points, registry, facts)
             if reporting or not work.outcome:
                 work.compute(reporting, here, "reporting")
         assert work.outcome is not None
@@ -137,7 +137,7 @@ def _names(keys: Iterable[Key]) -> tuple[str, ...]:
 class Run:
     """A run at work in a suite's folder, of which it holds the lock: its stages, one after the other.
 
-    suite: whose cells it computes; another one for each stage of a suite that is tuned · assets: data and backbones ·
+    suite: whose cells it computes; another one for each stage of a suite that is tuned · facts: data and backbones ·
     folder: of the suite's results · outcome: of the stages so far.
     """
 
@@ -145,13 +145,13 @@ class Run:
         self,
         suite: Suite,
         registry: Registry,
-        assets: Assets,
+        facts: CachedFacts,
         results: str,
         observe: Observe | None = None,
         preparing: Preparing = lambda done, of: None,
     ) -> None:
         """results: the folder in which the suite's lies · observe, preparing: as of `run`."""
-        self.suite, self.registry, self.assets = suite, registry, assets
+        self.suite, self.registry, self.facts = suite, registry, facts
         self.observe, self.preparing = observe, preparing
         self.folder = Path(results) / suite.name
         self.outcome: RunSummary | None = None
@@ -234,7 +234,7 @@ class Run:
                 os.environ[OFFLINE] = "1"  # of workers, so that none waits for it again
             if executor == "local":
                 fork_server.start_server()  # it loads torch meanwhile
-        for doubt in _prepare_data(missing, self.assets, BuildErrors(self.suite), self.preparing):
+        for doubt in _prepare_data(missing, self.facts, BuildErrors(self.suite), self.preparing):
             print(f"Warning: {doubt}", file=sys.stderr)
 
     def _write_names(self, named: Sequence[Cell]) -> None:
@@ -358,7 +358,7 @@ def _executor(registry: Registry, options: Options) -> dict[str, Any]:
     return executor
 
 
-def _prepare_data(missing: Sequence[Cell], assets: Assets, errors: BuildErrors, preparing: Preparing) -> list[str]:
+def _prepare_data(missing: Sequence[Cell], facts: CachedFacts, errors: BuildErrors, preparing: Preparing) -> list[str]:
     """Decode and deal the data of all cells before the first one starts; returns what is wrong with them all the same.
 
     A cell whose data cannot be used fails by itself, and the others run. Raises: UserError with the faults of all
@@ -371,13 +371,13 @@ def _prepare_data(missing: Sequence[Cell], assets: Assets, errors: BuildErrors, 
         if dealt not in prepared:
             prepared[dealt] = None
             try:
-                found = assets.prepare(cell.config)
+                found = facts.prepare(cell.config)
                 doubts |= dict.fromkeys(f"{cell.config['data']['name']}: {doubt}" for doubt in found)
             except UserError as error:
                 prepared[dealt] = error
             except Exception:  # a plugin's own fault: its cells fail with a traceback, and the others run
                 pass
-        fault = prepared[dealt] or _absence(cell, assets.registry)
+        fault = prepared[dealt] or _absence(cell, facts.registry)
         if fault is not None and not isinstance(fault, Broke):
             errors.add(cell, fault)
     errors.raise_any(len(missing))

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fedbench.errors import UserError
-from fedbench.registry.assets import Assets
+from fedbench.registry.facts import CachedFacts
 from fedbench.registry.registry import Registry
 from fedbench.results.columns import HALVED
 from fedbench.results.manifest import believed_manifest
@@ -75,7 +75,9 @@ class Tried:
         return [self.cells[k][seed] for k, seeds in contest.course.asked.items() for seed in seeds]
 
 
-def tried(suite: Suite, points: Sequence[Point], registry: Registry, assets: Assets, suite_folder: Path) -> list[Tried]:
+def tried(
+    suite: Suite, points: Sequence[Point], registry: Registry, facts: CachedFacts, suite_folder: Path
+) -> list[Tried]:
     """The contests of a suite that is to be tuned; points: of its candidates. A method that is not `tunable` tries the
     first alone."""
     assert (tuning := suite.tuning) is not None
@@ -85,7 +87,7 @@ def tried(suite: Suite, points: Sequence[Point], registry: Registry, assets: Ass
         if not point.candidate or registry.catalogue.find("method", point.config["method"]["name"]).tunable
     ]
     found: dict[Key, dict[int, dict[int, Cell]]] = {}
-    for cell in cells_of(points, registry, assets):
+    for cell in cells_of(points, registry, facts):
         for point in cell.points:
             assert point.candidate is not None
             key = (point.scenario, point.variant, point.method)

@@ -13,8 +13,8 @@ from fedbench import machine
 from fedbench.disk import cache_file, keep, kept
 from fedbench.errors import NotApplicable, UserError, summary_of, text_of
 from fedbench.processes.supervisor import Child, ChildFailed, wait
-from fedbench.registry.assets import Assets
 from fedbench.registry.catalogue import references
+from fedbench.registry.facts import CachedFacts
 from fedbench.registry.registry import Registry
 from fedbench.types import SIZES
 
@@ -32,7 +32,7 @@ Send = Callable[[dict[str, Any]], None]
 
 def cost_estimates(
     cells: Sequence[Cell],
-    assets: Assets,
+    facts: CachedFacts,
     timeout: float | None = None,
     preparing: Callable[[int, int], Any] = lambda done, of: None,
     *,
@@ -45,7 +45,7 @@ def cost_estimates(
 
     Args:
         cells: distinct ones; an id says all that its answer depends on but the code.
-        assets: of the suite.
+        facts: of the suite.
         timeout: seconds that the answer of one cell may take, DEADLINE by default.
         preparing: called with how many cells are done, of how many.
         kind: where answers are kept in the cache folder.
@@ -56,7 +56,7 @@ def cost_estimates(
     for cell in cells:
         groups.setdefault(of_one_method(cell[1]), []).append(cell)
     files = {
-        common: cache_file(kind, [common, assets.stamp("method", group[0][1]["method"])])
+        common: cache_file(kind, [common, facts.stamp("method", group[0][1]["method"])])
         for common, group in groups.items()
     }
     before = {common: kept(file) or {} for common, file in files.items()}
@@ -64,7 +64,7 @@ def cost_estimates(
     missing = {common: left for common, group in groups.items() if (left := [c for c in group if c[0] not in found])}
     if missing:
         preparing(len(found), len(cells))
-        work = Asking(function, assets, timeout or DEADLINE, list(missing.values()), given)
+        work = Asking(function, facts, timeout or DEADLINE, list(missing.values()), given)
         for _ in work.run():
             preparing(len(found) + len(work.found), len(cells))
         found |= work.found
@@ -137,7 +137,7 @@ class Asking:
     """
 
     function: str
-    assets: Assets
+    facts: CachedFacts
     timeout: float
     groups: list[list[Cell]]
     given: Mapping[str, Any] = field(default_factory=dict)
@@ -166,7 +166,7 @@ class Asking:
         by_name: dict[str, list[Cell]] = {}
         for group in self.groups:
             by_name.setdefault(group[0][1]["method"]["name"], []).extend(group)
-        registry, own = self.assets.registry, list[list[Cell]]()
+        registry, own = self.facts.registry, list[list[Cell]]()
         common: list[list[Cell]] = [[] for _ in range(machine.cores())]
         for cells in by_name.values():
             if any(registry.third_party(config) for _, config in cells):
@@ -176,9 +176,9 @@ class Asking:
         return [*filter(None, common), *own]
 
     def _started(self, cells: list[Cell]) -> _Batch:
-        registry = self.assets.registry
+        registry = self.facts.registry
         files = [str(file) for file in registry.files.values()]
-        asked = {"files": files, "base": os.path.abspath(self.assets.base), "cells": cells, **self.given}
+        asked = {"files": files, "base": os.path.abspath(self.facts.base), "cells": cells, **self.given}
         child = Child(self.function, asked)
         return _Batch(list(cells), child, time.monotonic() + self.timeout)
 
@@ -205,7 +205,7 @@ class Asking:
         except ChildFailed as error:
             reason = reason or error.reason
         first, config = batch.left[0]
-        registry = self.assets.registry
+        registry = self.facts.registry
         why = {"failed": f"{_who(registry, config)}: the process that called it {reason}"}
         named, common = _foreign(registry, config), of_one_method(config)
         self.found |= {

@@ -12,7 +12,7 @@ import numpy as np
 from fedbench.data.checked import doubts, fault_of_clients, fault_of_data, loaded, refusal
 from fedbench.data.heldout import dealt, proxy_of, without_validation
 from fedbench.errors import UserError
-from fedbench.registry.assets import mismatch
+from fedbench.registry.facts import mismatch
 from fedbench.registry.registry import Registry
 from fedbench.results.metric_direction import VALIDATION
 from fedbench.seeding import numpy_generator

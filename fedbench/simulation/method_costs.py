@@ -12,7 +12,7 @@ import torch
 from fedbench import machine
 from fedbench.devices.feasibility import outlooks
 from fedbench.method import Setup
-from fedbench.registry.assets import Assets
+from fedbench.registry.facts import CachedFacts
 from fedbench.registry.registry import Registry
 from fedbench.simulation.cost_estimate import Send, answer_each, of_one_method
 from fedbench.simulation.federated_data import FederatedData
@@ -33,12 +33,12 @@ def estimates(asked: Mapping[str, Any], send: Send) -> None:
     """In a child process: report what cells cost, see `cost_estimates`.
 
     Args:
-        asked: the plugin `files` and the `base` of `Assets`, and the `cells`.
+        asked: the plugin `files` and the `base` of `CachedFacts`, and the `cells`.
         send: see `answer_each`.
     """
     machine.leave_alone()
     registry = Registry(asked["files"], in_place=True)
-    costs = MethodCosts(Assets(registry, asked["base"]))
+    costs = MethodCosts(CachedFacts(registry, asked["base"]))
     answer_each(asked["cells"], registry, lambda id, config: costs.totals(config), send)
 
 
@@ -51,16 +51,16 @@ def feasible(asked: Mapping[str, Any], send: Send) -> None:
         send: see `answer_each`.
     """
     registry = Registry(asked["files"], in_place=True)
-    assets = Assets(registry, asked["base"])
+    facts = CachedFacts(registry, asked["base"])
 
     def simulation_of(config: Config, dataset: Dataset, clients: Sequence[Client]) -> Simulation:
-        source = assets.source(config["backbone"])
+        source = facts.source(config["backbone"])
         with torch.device("meta"):
             return Simulation(config, registry, "meta", source, dataset, clients, fitting=True)
 
     def answer(id: str, config: Config) -> dict[str, Any]:
         *there, server = [Device(**one) for one in asked["devices"][id]]
-        found = outlooks(config, assets, there, server, asked["images"], simulation_of)
+        found = outlooks(config, facts, there, server, asked["images"], simulation_of)
         return {"rows": [one.to_json() for one in found]}
 
     answer_each(asked["cells"], registry, answer, send)
@@ -125,8 +125,8 @@ class MethodCosts:
     devices have a method each, since the sizes that fit depend on it.
     """
 
-    def __init__(self, assets: Assets) -> None:
-        self.assets = assets
+    def __init__(self, facts: CachedFacts) -> None:
+        self.facts = facts
         self._data: dict[str, FederatedData] = {}
         self._common, self._built = "", list[_Built]()
 
@@ -158,22 +158,22 @@ class MethodCosts:
         return _Built(config, federated, noted, self._simulation(config, federated, setup))
 
     def _simulation(self, config: Config, federated: FederatedData, setup: Any) -> Simulation:
-        source = self.assets.source(config["backbone"])
+        source = self.facts.source(config["backbone"])
         given: dict[str, Any] = {"federated": federated, "setup": setup}
         with torch.device("meta"):
-            return Simulation(config, self.assets.registry, "meta", source, federated.dataset, **given)
+            return Simulation(config, self.facts.registry, "meta", source, federated.dataset, **given)
 
     def _federated_data(self, config: Config) -> FederatedData:
         """The clients of a cell and how many images each has, without pixels; kept for other methods."""
-        backbone = self.assets.backbone(config["backbone"])
+        backbone = self.facts.backbone(config["backbone"])
         layers, size = backbone["num_layers"], backbone["image_size"]
         parts = {key: value for key, value in config.items() if key not in OF_METHODS}
         parts["train"] = {key: value for key, value in config["train"].items() if key != "optimizer"}
         key = json.dumps([parts, layers, size], sort_keys=True)
         if key not in self._data:
-            dataset, source = self.assets.outline(config), self.assets.source(config["backbone"])
+            dataset, source = self.facts.outline(config), self.facts.source(config["backbone"])
             with torch.device("meta"):
-                made = FederatedData(config, self.assets.registry, dataset, layers, source, "meta")
+                made = FederatedData(config, self.facts.registry, dataset, layers, source, "meta")
             registered = sum(len(one.federation.clients) for one in (made, *self._data.values()))
             if len(self._data) == DATA or registered > REGISTERED:
                 self._data.clear()

@@ -16,7 +16,7 @@ from fedbench.models.backbone import Source
 from fedbench.models.continuations import Continuing, Encoded, continued, encoded, fits, must_end
 from fedbench.models.heads import UNCOUNTED, TokenStates, example_rows, token_scores, without_end
 from fedbench.models.layered import EVERY, PADDING
-from fedbench.registry.assets import task_fault
+from fedbench.registry.facts import task_fault
 from fedbench.simulation.batches import Inputs
 from fedbench.types import Dataset, Images, Splits, Texts
 

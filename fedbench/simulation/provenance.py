@@ -7,8 +7,8 @@ from typing import Any
 
 from fedbench import __version__, machine
 from fedbench.errors import UserError
-from fedbench.registry.assets import Assets
 from fedbench.registry.catalogue import references
+from fedbench.registry.facts import CachedFacts
 from fedbench.registry.registry import Registry
 from fedbench.results.identity import NUMERICAL
 from fedbench.simulation.cell_job import config_of
@@ -53,7 +53,7 @@ def prints_now(manifest: Mapping[str, Any], registry: Registry) -> dict[str, str
     """The fingerprints of a cell's data and weights as they are on disk; none where they cannot be had any more: what
     was read when the cell began is what it was computed from."""
     try:
-        return Assets(registry).fingerprints(config_of(manifest))
+        return CachedFacts(registry).fingerprints(config_of(manifest))
     except Exception:  # files that are gone, or whatever a third-party component raises
         return {}
 

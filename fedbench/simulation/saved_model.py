@@ -11,7 +11,7 @@ import torch
 
 from fedbench.errors import NotApplicable, UserError, summary_of
 from fedbench.method import Predict
-from fedbench.registry.assets import Assets
+from fedbench.registry.facts import CachedFacts
 from fedbench.registry.registry import Registry
 from fedbench.results import read_manifest
 from fedbench.results.files import TENSORS, fault
@@ -72,9 +72,9 @@ def _rebuilt(folder: Path, manifest: Mapping[str, Any], registry: Registry, imag
     kept = load(folder)
     config = config_of(manifest)
     _same_files(folder, manifest["versions"], registry)
-    assets = Assets(registry, in_place=True)
-    source = assets.backbone(config["backbone"])
-    dataset = assets.dataset(config["data"], source["image_size"]) if images else _blank(kept["world"], source["texts"])
+    facts = CachedFacts(registry, in_place=True)
+    source = facts.backbone(config["backbone"])
+    dataset = facts.dataset(config["data"], source["image_size"]) if images else _blank(kept["world"], source["texts"])
     now = {"weights": source["fingerprint"], "data": dataset.fingerprint}
     _same_prints(folder, manifest["fingerprints"], now if images else {"weights": now["weights"]})
     if not images:  # nor are there any to be dealt to clients

@@ -9,7 +9,7 @@ import pytest
 from layouts import cifar10, domainnet, nicopp, tar_gz, write, zipped
 from shelves import as_json, data
 
-from fedbench.registry.assets import Assets
+from fedbench.registry.facts import CachedFacts
 from fedbench.runner.cells import cells_of
 from fedbench.runner.runner import load
 
@@ -96,7 +96,7 @@ methods: [fedra]
 
 def test_a_copy_elsewhere_gives_the_same_cells_unless_the_suite_says_root(tmp_path, monkeypatch, registry):
     def cell() -> str:
-        (one,) = cells_of(load(tmp_path / "real.yaml", registry).points(), registry, Assets(registry))
+        (one,) = cells_of(load(tmp_path / "real.yaml", registry).points(), registry, CachedFacts(registry))
         return one.id
 
     found = {}

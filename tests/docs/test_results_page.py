@@ -11,7 +11,7 @@ from factories import eval_rows, round_row, write_cell
 from orders import order
 from pages import ROOT, blocks, in_code, prose
 
-from fedbench.registry.assets import Assets
+from fedbench.registry.facts import CachedFacts
 from fedbench.report.views.changes import CSV_COLUMNS as CHANGES
 from fedbench.report.views.leaderboard import BOARD
 from fedbench.report.views.pairs import PAIRS
@@ -64,7 +64,7 @@ methods: [fedra]
 def test_the_way_to_reopen_a_model_runs(registry, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("small.yaml").write_text(SMALL)
-    (cell,) = cells_of(runner.load("small.yaml", registry).points(), registry, Assets(registry))
+    (cell,) = cells_of(runner.load("small.yaml", registry).points(), registry, CachedFacts(registry))
     (block,) = (block for block in blocks(ROOT / "docs/reading.md", "python") if block.heading == REOPEN)
     shown = Path(re.search(r'cell = "(.*)"', block.text)[1])
     place = shown.with_name(f"{shown.name[:-12]}{cell.id}")

@@ -10,7 +10,7 @@ from torch import nn
 
 from fedbench.models.backbone import Blocks
 from fedbench.models.globalmodel import GlobalModel
-from fedbench.registry.assets import Assets
+from fedbench.registry.facts import CachedFacts
 from fedbench.registry.registry import Registry
 from fedbench.runner.cells import cells_of
 from fedbench.runner.runner import load
@@ -42,7 +42,7 @@ def computed(suite: Path, registry: Registry, wanted: Collection[tuple[str, str]
     """The folder, next to the suite, of each cell that is wanted by its scenario and method."""
     found = {}
     chosen = [point for point in load(suite, registry).points() if (point.scenario, point.method) in wanted]
-    for cell in cells_of(chosen, registry, Assets(registry)):
+    for cell in cells_of(chosen, registry, CachedFacts(registry)):
         place = suite.parent / cell.id
         done = worker.run(CellJob(place, cell.manifest(), "cpu", []))
         assert done["status"] == "finished", done["reason"]

@@ -8,7 +8,7 @@ from safetensors.torch import load_file
 
 from fedbench.errors import UserError
 from fedbench.export import export
-from fedbench.registry.assets import Assets
+from fedbench.registry.facts import CachedFacts
 from fedbench.runner.cells import cells_of
 from fedbench.runner.runner import load
 from fedbench.simulation import worker
@@ -34,7 +34,7 @@ def cells(registry, tmp_path_factory):
     """Every cell, computed: its folder by method."""
     folder, found = tmp_path_factory.mktemp("added"), {}
     (folder / "suite.yaml").write_text(SUITE)
-    for cell in cells_of(load(folder / "suite.yaml", registry).points(), registry, Assets(registry)):
+    for cell in cells_of(load(folder / "suite.yaml", registry).points(), registry, CachedFacts(registry)):
         place = folder / cell.id
         done = worker.run(CellJob(place, cell.manifest(), "cpu", []))
         assert done["status"] == "finished", done["reason"]

@@ -12,7 +12,7 @@ from command import TINY, manifests, run, write_suite
 from factories import config
 
 from fedbench.commands.run import CHANGING, _takes
-from fedbench.registry.assets import Assets
+from fedbench.registry.facts import CachedFacts
 from fedbench.registry.registry import Registry
 from fedbench.results import write_manifest
 from fedbench.results.identity import identity
@@ -32,7 +32,7 @@ def test_a_run_says_how_long_it_takes_where_cells_but_for_seed_and_rounds_have_f
     (manifest,) = manifests(tmp_path / "r").values()
     with chdir(tmp_path):
         suite = load("tiny.yaml", registry := Registry([str(TINY)]), sets=["train.rounds=8"])
-        cells = cells_of(suite.points(seeds=[1, 2]), registry, Assets(registry, suite.base))
+        cells = cells_of(suite.points(seeds=[1, 2]), registry, CachedFacts(registry, suite.base))
     fedra = [cell for cell in cells if cell.points[0].method == "fedra"]
     for jobs, expected in ((1, 8), (2, 4)):
         found = of_earlier_cells(tmp_path / "r/tiny", fedra, Options(jobs=jobs, device="cpu"))

@@ -9,7 +9,7 @@ from command import TINY, write_suite
 from PIL import Image
 
 from fedbench.errors import UserError
-from fedbench.registry.assets import Assets
+from fedbench.registry.facts import CachedFacts
 from fedbench.registry.registry import Registry
 from fedbench.runner import runner
 from fedbench.runner.cells import cells_of
@@ -36,7 +36,7 @@ def suite_in(folder: Path, root: str, **changes: str) -> Path:
 def cell(path: Path, *sets: str):
     registry = Registry([str(TINY)])
     suite = runner.load(path, registry, sets=sets)
-    (found,) = cells_of(suite.points(), registry, Assets(registry, suite.base))
+    (found,) = cells_of(suite.points(), registry, CachedFacts(registry, suite.base))
     return found
 
 

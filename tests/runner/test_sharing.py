@@ -15,7 +15,7 @@ import psutil
 import pytest
 from command import MAIN, TINY, environment, fedbench, run, write_suite, written
 
-from fedbench.registry.assets import Assets
+from fedbench.registry.facts import CachedFacts
 from fedbench.registry.registry import Registry
 from fedbench.results import content_hash
 from fedbench.results.lock import cell_lock
@@ -149,7 +149,7 @@ def test_a_cell_at_which_a_process_of_an_earlier_run_is_still_at_work_is_left_to
     prepare(tmp_path, "fedra, allsmall", {"rounds: 2": "rounds: 1"})
     done = here(tmp_path, "--method", "allsmall", "--json")
     registry = Registry([str(TINY)])
-    cells = cells_of(load(tmp_path / "tiny.yaml", registry).points(), registry, Assets(registry))
+    cells = cells_of(load(tmp_path / "tiny.yaml", registry).points(), registry, CachedFacts(registry))
     (other,) = [cell for cell in cells if cell.points[0].method == "fedra"]
     with cell_lock(other.folder_in(tmp_path / "r/tiny")):
         done = here(tmp_path)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from priced import totals_of
 
-from fedbench.registry.assets import Assets
+from fedbench.registry.facts import CachedFacts
 from fedbench.results.tables import to_table
 from fedbench.runner.runner import load
 from fedbench.simulation.checkpoint import Checkpoints, Progress
@@ -165,7 +165,7 @@ def test_a_cell_that_is_resumed_charges_what_an_uninterrupted_one_does(configs, 
 def test_what_is_planned_is_what_is_charged(configs, registry, method):
     config = configs["cached", method]
     _, tables = ran(config, registry)
-    planned = totals_of(Assets(registry), "0" * 12, config)
+    planned = totals_of(CachedFacts(registry), "0" * 12, config)
     for name in ("bytes_down", "bytes_up", "flops"):
         assert planned[name] == sum(row[name] for row in tables["rounds"])
 

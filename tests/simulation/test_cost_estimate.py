@@ -12,7 +12,7 @@ REASONS = {4: {"failed": "it hangs"}, 5: {"refused": "no", "option": ""}, 6: {"b
 
 
 class Facts:
-    """In the place of assets."""
+    """In the place of facts."""
 
     def __init__(self, test: str) -> None:
         self.test = test
@@ -26,7 +26,7 @@ class Counting:
 
     asked: list[int] = []
 
-    def __init__(self, function, assets, timeout, groups, given):
+    def __init__(self, function, facts, timeout, groups, given):
         self.groups, self.found = groups, {}
 
     def run(self):

@@ -7,7 +7,7 @@ import torch
 from priced import totals_of
 
 from fedbench.errors import NotApplicable
-from fedbench.registry.assets import Assets
+from fedbench.registry.facts import CachedFacts
 from fedbench.results.columns import SIMULATED
 from fedbench.runner.runner import load
 from fedbench.simulation.checkpoint import Progress
@@ -76,7 +76,7 @@ def test_a_method_in_which_nobody_takes_part_needs_no_device(registry, tmp_path)
     path.write_text(SUITE.replace("DEPTHS", str(DEPTHS)).replace("methods: [", "methods: [zero_round, "))
     points = load(path, registry, sets=["data.proxy={images: 6}"]).points(methods=["zero_round"])
     for point in [point for point in points if point.scenario in ("nobody", "depths")]:
-        planned = totals_of(Assets(registry), f"probe-{point.scenario}", point.config)
+        planned = totals_of(CachedFacts(registry), f"probe-{point.scenario}", point.config)
         assert (planned["client_rounds"], planned.get("simulated_seconds") or 0) == (0, 0)
         evaluation, rounds = Simulation(point.config, registry).run()
         assert evaluation and not rounds
@@ -92,7 +92,7 @@ def test_a_method_finds_the_sizes_that_fit_in_its_scenario(configs, registry):
 def test_what_a_plan_says_is_what_a_run_pays(configs, registry):
     for method in ("fedra", "fedv"):
         config = configs["mixed", method]
-        planned = totals_of(Assets(registry), f"{method}-fitted-{id(config)}", config)
+        planned = totals_of(CachedFacts(registry), f"{method}-fitted-{id(config)}", config)
         made, progress = Simulation(config, registry), Progress()
         _, rows = made.run(progress=progress)
         durations = [row["duration"] for row in progress.tables["clock"]]

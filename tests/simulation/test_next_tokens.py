@@ -13,7 +13,7 @@ from fedbench.models.backbone import Source
 from fedbench.models.continuations import continued, encoded, fits
 from fedbench.models.heads import CHOSEN, EXACT, UNCOUNTED, TokenStates
 from fedbench.models.layered import PADDING
-from fedbench.registry.assets import task_fault
+from fedbench.registry.facts import task_fault
 from fedbench.simulation.next_tokens import Continuations, fitting, metrics_fault, token_rows
 from fedbench.types import NEXT_TOKEN, Dataset, Splits, Texts
 

@@ -7,7 +7,7 @@ from command import TINY, write_suite
 from priced import totals_of
 
 from fedbench.errors import NotApplicable
-from fedbench.registry.assets import Assets
+from fedbench.registry.facts import CachedFacts
 from fedbench.registry.registry import Registry
 from fedbench.runner.runner import load
 from fedbench.simulation import method_costs
@@ -35,14 +35,14 @@ def built(monkeypatch) -> list[str]:
     return names
 
 
-def configs(folder, methods: str) -> tuple[Assets, list[dict]]:
+def configs(folder, methods: str) -> tuple[CachedFacts, list[dict]]:
     registry = Registry([str(TINY)], in_place=True)
     path = write_suite(folder, methods, {"\n  small: {}\n": SCENARIOS})
     points = load(path, registry).points(seeds=SEEDS)
     together: dict[str, list[dict]] = {}
     for point in points:
         together.setdefault(of_one_method(point.config), []).append(point.config)
-    return Assets(registry), [config for group in together.values() for config in group]
+    return CachedFacts(registry), [config for group in together.values() for config in group]
 
 
 def totals(of, *given):
@@ -58,21 +58,21 @@ def alone(config, registry):
 
 
 def test_cells_that_one_method_can_serve_are_priced_with_one_model(tmp_path, monkeypatch, own_cache):
-    assets, cells = configs(tmp_path, "fedra, head_only, allsmall, inclusivefl")
+    facts, cells = configs(tmp_path, "fedra, head_only, allsmall, inclusivefl")
     names = built(monkeypatch)
-    known = MethodCosts(assets)
+    known = MethodCosts(facts)
     found = [known.totals(config) for config in cells]
     assert len(cells) == 4 * 3 * len(SEEDS)
     assert {name: names.count(name) for name in names} == {"fedra": 1, "head_only": 1, "allsmall": 3, "inclusivefl": 3}
-    assert found[:2] == [alone(config, assets.registry) for config in cells[:2]]
+    assert found[:2] == [alone(config, facts.registry) for config in cells[:2]]
 
 
 @pytest.mark.parametrize("method", ["allsmall", "{name: odd, how: diverge}"])
 def test_a_cell_costs_what_it_costs_alone(tmp_path, own_cache, method):
-    assets, cells = configs(tmp_path, method)
-    known = MethodCosts(assets)
+    facts, cells = configs(tmp_path, method)
+    known = MethodCosts(facts)
     for config in cells:
-        assert totals(known.totals, config) == totals(alone, config, assets.registry)
+        assert totals(known.totals, config) == totals(alone, config, facts.registry)
 
 
 SEEDED = """
@@ -104,15 +104,15 @@ def test_a_method_that_looks_at_the_seed_is_built_for_each(tmp_path, monkeypatch
     path = write_suite(tmp_path, f"{{name: s, extends: seeded, late: {late}}}", {"\n  small: {}\n": SCENARIOS})
     cells = [point.config for point in load(path, registry).points(seeds=SEEDS)]
     names = built(monkeypatch)
-    known = MethodCosts(Assets(registry))
+    known = MethodCosts(CachedFacts(registry))
     for config in cells:
         assert known.totals(config) == alone(config, registry)
     assert len(names) == len(SEEDS)
 
 
 def test_what_cannot_be_priced_is_told_of_its_own_cell_alone(tmp_path, own_cache):
-    assets, cells = configs(tmp_path, "exclusive, fedra")
-    told = [totals_of(assets, f"{i}", config) for i, config in enumerate(cells)]
+    facts, cells = configs(tmp_path, "exclusive, fedra")
+    told = [totals_of(facts, f"{i}", config) for i, config in enumerate(cells)]
     assert {"flops" in one for one in told[6:]} == {True}
     assert 0 < sum("not_applicable" in one for one in told[:6]) < 6
 
@@ -121,5 +121,5 @@ def test_no_image_is_made_for_the_price_of_a_cell_whose_labels_are_known(tmp_pat
     monkeypatch.setenv("FEDBENCH_CACHE", str(tmp_path))
     registry = Registry()
     config = load("suites/quickstart.yaml", registry).points(seeds=(0,))[0].config
-    assert MethodCosts(Assets(registry)).totals(config)["images"] > 0
+    assert MethodCosts(CachedFacts(registry)).totals(config)["images"] > 0
     assert not (tmp_path / "splits").exists()

@@ -13,7 +13,7 @@ from command import NOTING, TINY, write_suite
 from kills import order_of, said
 
 from fedbench import machine
-from fedbench.registry.assets import Assets
+from fedbench.registry.facts import CachedFacts
 from fedbench.registry.registry import Registry
 from fedbench.results import read_manifest
 from fedbench.runner.cells import cells_of
@@ -87,7 +87,7 @@ def texts(own_cache, tmp_path, monkeypatch):
         "  train: {rounds: 2, max_steps: 1, batch_size: 2}}\nscenarios: {all: {}}\nmethods: [head_only]\n"
     )
     registry = Registry()
-    (cell,) = cells_of(load(path, registry).points(), registry, Assets(registry))
+    (cell,) = cells_of(load(path, registry).points(), registry, CachedFacts(registry))
     return CellJob(tmp_path / "s" / cell.id, cell.manifest(), "cpu", [])
 
 
@@ -187,7 +187,7 @@ def test_other_instructions_than_by_default_are_part_of_an_identity(own_cache, t
     path, registry = write_suite(tmp_path), Registry([str(TINY)])
 
     def cell():
-        return cells_of(load(path, registry).points(), registry, Assets(registry))[0]
+        return cells_of(load(path, registry).points(), registry, CachedFacts(registry))[0]
 
     monkeypatch.delenv(name, raising=False)
     plain = cell()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fedbench.errors import NotApplicable, UserError
-from fedbench.registry.assets import Assets
+from fedbench.registry.facts import CachedFacts
 from fedbench.results.columns import COLUMNS
 from fedbench.results.tables import to_table
 from fedbench.seeding import generator
@@ -108,7 +108,7 @@ def test_it_is_so_under_every_method_in_every_scenario(registry, cells):
 
 
 def recorded_as_planned(registry, cells):
-    costs, sources = MethodCosts(Assets(registry, in_place=True)), {}
+    costs, sources = MethodCosts(CachedFacts(registry, in_place=True)), {}
     for (scenario, method), config in cells.items():
         if method in ALONE:
             config = {**config, "backbone": TWO_LAYERS, "capacities": {"all": True}}

@@ -65,7 +65,9 @@ def test_the_same_model_is_there_without_the_images(ran, plugins, method, monkey
             return simulation, predict(x) if method != "depthfl" else torch.stack(list(predict(x).values()))
 
     whole, expected = answers()
-    monkeypatch.setattr("fedbench.registry.assets.Assets.dataset", lambda *_: pytest.fail("the images are asked for"))
+    monkeypatch.setattr(
+        "fedbench.registry.facts.CachedFacts.dataset", lambda *_: pytest.fail("the images are asked for")
+    )
     simulation, found = answers(images=False)
     assert torch.equal(found, expected)
     assert simulation.dataset.classes == whole.dataset.classes and simulation.dataset.domains == whole.dataset.domains

@@ -12,7 +12,7 @@ from priced import totals_of
 
 from fedbench.errors import UserError
 from fedbench.export import export
-from fedbench.registry.assets import Assets
+from fedbench.registry.facts import CachedFacts
 from fedbench.results import read_rows
 from fedbench.results.metric_direction import VALIDATION
 from fedbench.runner.runner import load
@@ -119,7 +119,7 @@ def test_without_the_key_or_for_a_part_too_small_there_are_none(cells, plugins):
 
 
 def test_a_plan_counts_their_answers(cells, plugins):
-    totals = totals_of(Assets(plugins), "with", cells["fedra"])
+    totals = totals_of(CachedFacts(plugins), "with", cells["fedra"])
     rows, _ = Simulation(cells["fedra"], plugins).run()
     assert totals["tested"] == sum(row["examples"] for row in rows)
     assert totals["images"] == 2 * 2 * 6

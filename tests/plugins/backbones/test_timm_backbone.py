@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 
 from fedbench.errors import UserError
 from fedbench.models.backbone import Blocks
-from fedbench.registry.assets import Assets
+from fedbench.registry.facts import CachedFacts
 from fedbench_plugins.backbones.timm import _names, refuse
 
 SMALL = {"name": "vit_tiny_patch16_224", "img_size": 32, "pretrained": False}
@@ -32,10 +32,10 @@ def test_an_unknown_name_gets_suggestions(registry):
 WITHOUT_TORCH = """
 import sys
 from fedbench.errors import UserError
-from fedbench.registry.assets import Assets
+from fedbench.registry.facts import CachedFacts
 from fedbench.registry.registry import Registry
 try:
-    Assets(Registry()).backbone({"name": "micro_vti"})
+    CachedFacts(Registry()).backbone({"name": "micro_vti"})
 except UserError as error:
     print(error, {"torch", "timm"} & sys.modules.keys())
 """
@@ -43,11 +43,11 @@ except UserError as error:
 
 def test_a_second_unknown_name_is_told_of_without_importing_torch(registry):
     with pytest.raises(UserError, match="did you mean micro_vit"):
-        Assets(registry).backbone({"name": "micro_vti"})
+        CachedFacts(registry).backbone({"name": "micro_vti"})
     with pytest.raises(UserError, match="no backbone is called '0'; there are .*micro_vit, .*and timm's$"):
-        Assets(registry).backbone({"name": "0"})
+        CachedFacts(registry).backbone({"name": "0"})
     with pytest.raises(UserError, match="a language model reads texts: `{name: hf, model: bert-base-uncased}`"):
-        Assets(registry).backbone({"name": "bert-base-uncased"})
+        CachedFacts(registry).backbone({"name": "bert-base-uncased"})
     told = subprocess.run([sys.executable, "-c", WITHOUT_TORCH], capture_output=True, text=True, timeout=60)
     assert told.stdout == "no backbone is called 'micro_vti'; did you mean micro_vit? set()\n", told.stderr
 

@@ -15,7 +15,7 @@ from command import fedbench
 from fedbench.data.packages import prepared
 from fedbench.disk import hash_of_file
 from fedbench.errors import DataMissing, UserError
-from fedbench.registry.assets import Assets
+from fedbench.registry.facts import CachedFacts
 from fedbench_plugins.datasets import emoji6
 from fedbench_plugins.partitions import by_domain
 
@@ -172,5 +172,5 @@ def test_a_suite_deals_every_seed_its_own(tmp_path, empty_cache, registry):
         assert np.array_equal(own.test.x, emoji6.make(32, draw=seed).load().test.x)
         assert np.array_equal(own.train.y, emoji6.make(32, draw=seed).load().train.y)
     assert [point.config["data"]["draw"] for point in points] == [0, 1]
-    outline = Assets(registry).outline(points[1].config).load()
+    outline = CachedFacts(registry).outline(points[1].config).load()
     assert np.array_equal(outline.train.y, emoji6.make(32, draw=1).load().train.y)

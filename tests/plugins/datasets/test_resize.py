@@ -6,7 +6,7 @@ import layouts
 import numpy as np
 import pytest
 
-from fedbench.registry.assets import Assets
+from fedbench.registry.facts import CachedFacts
 from fedbench.registry.registry import Registry
 from fedbench.runner.cells import identity
 from fedbench.suite import load
@@ -51,11 +51,11 @@ def test_reference_resizes_photographs_as_the_released_code_and_paper_configurat
     assert config_of(name, f"{options}, resize: antialiased") == paper
     own = config_of(name, f"{options}, resize: antialiased", profile="reference")
     assert "resize" not in own["data"]
-    assets = Assets(Registry())
-    prints = [assets.fingerprints(config)["data"] for config in (paper, own, reference)]
+    facts = CachedFacts(Registry())
+    prints = [facts.fingerprints(config)["data"] for config in (paper, own, reference)]
     assert prints[0] == prints[1] != prints[2]
     assert len({identity(own, {"data": p}, {}) for p in prints}) == 2
-    kinds = [assets.dataset(config["data"], 8).load().train.x.dtype for config in (paper, reference)]
+    kinds = [facts.dataset(config["data"], 8).load().train.x.dtype for config in (paper, reference)]
     assert kinds == [np.uint8, np.float32]
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedbench.errors import UserError
-from fedbench.registry.assets import Assets
+from fedbench.registry.facts import CachedFacts
 from fedbench.registry.registry import Registry
 from fedbench.report.pictures.tsne import Points, embedded, plane, spread, tsne
 from fedbench.results import load
@@ -76,7 +76,7 @@ def test_many_classes_never_look_the_same():
 def ran(tmp_path_factory, own_cache):
     """A folder with a finished cell in r/, computed in this process."""
     folder, plugins = tmp_path_factory.mktemp("tsne"), Registry([str(TINY)])
-    (cell,) = cells_of(runner.load(write_suite(folder), plugins).points(), plugins, Assets(plugins))
+    (cell,) = cells_of(runner.load(write_suite(folder), plugins).points(), plugins, CachedFacts(plugins))
     place, manifest = folder / "r" / "cells" / cell.id, {**cell.manifest(), "git": None}
     done = worker.run(CellJob(place, manifest, "cpu", [str(TINY)]))
     assert done["status"] == "finished", done["reason"]

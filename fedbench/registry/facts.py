@@ -40,7 +40,7 @@ ASKING = 120.0  # seconds that a third-party backbone or data set may take to gi
 DECODING = 3600.0  # seconds that a third-party data set may take to be decoded, and its images to be dealt to clients
 
 
-class Assets:
+class CachedFacts:
     """Facts about backbones and data, kept in the cache folder under a hash of all they depend on.
 
     Facts of third-party components are computed in a child process with a deadline, unless this one is a worker.
@@ -277,7 +277,7 @@ class Assets:
         files = [str(file) for file in self.registry.files.values()]
         asked = {"files": files, "base": os.path.abspath(self.base), "what": what, "given": given}
         try:
-            found = supervisor.call("fedbench.registry.assets:fact", asked, timeout=self.registry.timeout or seconds)
+            found = supervisor.call("fedbench.registry.facts:fact", asked, timeout=self.registry.timeout or seconds)
         except supervisor.ChildFailed as error:
             component = self.registry.catalogue.find(who[0], who[1]["name"])
             called = f"the {component.kind} {component.name!r} of {self.registry.label(component.plugin)}"
@@ -415,10 +415,10 @@ def fact(asked: Mapping[str, Any], tell: Tell) -> dict[str, Any]:
     """A `fact` about a backbone or data, or the kind of UserError that is `raised`, and its `message`.
 
     Args:
-        asked: `files` as above, the `base` of `Assets`, `what` of its methods is called and what it is `given`.
+        asked: `files` as above, the `base` of `CachedFacts`, `what` of its methods is called and what it is `given`.
     """
-    assets = Assets(Registry(asked["files"], in_place=True), asked["base"])
+    facts = CachedFacts(Registry(asked["files"], in_place=True), asked["base"])
     try:
-        return {"fact": getattr(assets, asked["what"])(*asked["given"])}
+        return {"fact": getattr(facts, asked["what"])(*asked["given"])}
     except UserError as error:
         return {"raised": type(error).__name__, "message": text_of(error)}
