@@ -20,8 +20,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from fedbench.registry.facts import CachedFacts
 from fedbench.registry.registry import Registry
 from fedbench.runner.cells import cells_of
+from fedbench.runner.estimate import cost_estimates
 from fedbench.runner.runner import load
-from fedbench.simulation.cost_estimate import cost_estimates
 
 SUITES = Path(__file__).parents[1] / "suites"
 MEASURED = ("quickstart", "feature_skew", "extreme_hetero")

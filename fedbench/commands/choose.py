@@ -15,7 +15,7 @@ from fedbench.devices.table import SHIPPED
 from fedbench.errors import UserError
 from fedbench.registry.facts import CachedFacts
 from fedbench.registry.registry import Registry
-from fedbench.simulation.cost_estimate import DEADLINE
+from fedbench.runner.estimate import DEADLINE
 from fedbench.words import shown, suggestion
 
 if TYPE_CHECKING:

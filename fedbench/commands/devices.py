@@ -20,7 +20,7 @@ from fedbench.disk import hash_of_json
 from fedbench.errors import UserError
 from fedbench.registry.facts import CachedFacts
 from fedbench.registry.registry import Registry
-from fedbench.simulation.cost_estimate import DEADLINE, cost_estimates
+from fedbench.runner.estimate import DEADLINE, cost_estimates
 from fedbench.suite import load
 from fedbench.words import human_bytes, lasting
 
@@ -139,7 +139,7 @@ def fits_of(loaded: Suite, chosen: tuple, facts: Any, images: int, timeout: floa
         devices[id], cells[id] = there, point.config
         rules[_limits(point.config.get("fit", {"memory": True}))] = None
         ways[_way(point.config)] = None
-    function = "fedbench.simulation.method_costs:feasible"
+    function = "fedbench.runner.estimate:feasible"
     given: dict[str, Any] = {"kind": "fits", "function": function, "devices": devices, "images": images}
     answered = cost_estimates(list(cells.items()), facts, timeout, **given)
     found: dict[Where, dict[str, Any]] = {}

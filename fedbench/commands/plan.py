@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from functools import partial
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,13 +12,34 @@ import click
 
 from fedbench.commands.choices import DEVICE, JOBS, RESULTS, SUITE, TIMEOUT, cells, workers
 from fedbench.commands.terminal import say
+from fedbench.errors import UserError
+from fedbench.registry.facts import CachedFacts
+from fedbench.registry.registry import Registry
+from fedbench.results.columns import ENDED
+from fedbench.runner.cells import (
+    BuildErrors,
+    Cell,
+    Options,
+    Preparing,
+    cells_of,
+    doubts_of,
+    folders_of,
+    manifests_of,
+    names_taken,
+    status,
+    without_hub,
+)
+from fedbench.runner.estimate import Estimate, cost_estimates, estimate
+from fedbench.runner.runner import load
+from fedbench.runner.successive_halving import Tried, standing, tried
+from fedbench.suite import Suite
+from fedbench.suite.points import repeats
 from fedbench.words import counted, human_bytes, lasting, roughly, three_digits
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from fedbench.runner.estimate import Estimate
-
+Row = dict[str, Any]
 STATUS = len("finished")  # letters of a status that are shown on any terminal
 
 
@@ -26,7 +47,7 @@ STATUS = len("finished")  # letters of a status that are shown on any terminal
 @SUITE
 @cells
 @RESULTS
-@click.option("--cost", is_flag=True, help="Also estimate the time; a new kind of cell is tried for a moment.")
+@click.option("--cost", is_flag=True, help="Also show the time, if past cells of the same kinds tell it.")
 @TIMEOUT
 @DEVICE
 @JOBS
@@ -52,12 +73,6 @@ def plan(
     Exit code: 0, or 1 if a plugin fails; its cells are marked.
     """
     from fedbench.commands.output import Spinner, warn_of_lost
-    from fedbench.registry.facts import CachedFacts
-    from fedbench.registry.registry import Registry
-    from fedbench.runner.cells import Options, doubts_of, names_taken, without_hub
-    from fedbench.runner.estimate import forecast
-    from fedbench.runner.runner import load
-    from fedbench.suite.points import repeats
 
     options = Options(results=results, device=device, jobs=workers(jobs), timeout=timeout)
     with Spinner(f"Planning {suite}") as spinner:
@@ -65,10 +80,7 @@ def plan(
         chosen = {key: choices.pop(key) for key in ("scenarios", "methods", "seeds", "variants")}
         loaded = load(suite, registry, **choices)
         folder, facts = Path(results) / loaded.name, CachedFacts(registry, loaded.base)
-        probing = partial(spinner.tell, what="probe")
-        rows, time = forecast(
-            loaded, chosen, folder, registry, facts, options, cost, preparing=spinner.tell, probing=probing
-        )
+        rows, time = forecast(loaded, chosen, folder, registry, facts, options, cost, spinner.tell)
         points = loaded.points(**chosen)
         configs = [point.config for point in points]
         warnings = [*names_taken(configs, "local", registry), *filter(None, [without_hub(configs, registry)])]
@@ -76,7 +88,12 @@ def plan(
     if as_json:
         shown: dict[str, Any] = {"suite": loaded.name, "cells": rows}
         if time:
-            shown["time"] = {"seconds": time.total, "seconds_left": time.left, "workers": time.workers}
+            shown["time"] = {
+                "seconds": time.total,
+                "seconds_left": time.left,
+                "workers": time.workers,
+                "cells_unknown": time.unknown,
+            }
         click.echo(json.dumps(shown, indent=1))
     else:
         _show(loaded.name, rows, time, [repeats(points)])
@@ -84,6 +101,128 @@ def plan(
         say(f"Warning: {warning}", err=True)
     lost = warn_of_lost(registry)
     sys.exit(1 if lost or any("failed" in row for row in rows) else 0)
+
+
+def forecast(
+    suite: Suite,
+    chosen: Mapping[str, Sequence],
+    folder: Path,
+    registry: Registry,
+    facts: CachedFacts,
+    options: Options,
+    timed: bool = False,
+    preparing: Preparing = lambda done, of: None,
+) -> tuple[list[Row], Estimate | None]:
+    """The rows: of a suite that is tuned first all candidates of a method as one, then the cells that report, as the
+    candidates that lead by now would have them; and how long all takes here, where that is asked for.
+
+    chosen: scenarios, methods, seeds and variants, as `Suite.points` has them · folder: of the suite's results ·
+    timed: whether to say how long it takes, as far as past cells tell · preparing: see `runner.cells`. Raises
+    UserError.
+    """
+    named = {key: chosen[key] for key in ("scenarios", "methods", "variants")}
+    contests = tried(suite, suite.candidates(**named), registry, facts, folder) if suite.tuning else []
+    given = suite
+    if suite.tuning:
+        suite = suite.tuned(standing(contests))
+    reporting = cells_of(suite.points(**chosen), registry, facts)
+    confirming = {one.key: one.confirming for one in contests}
+    candidates = {cell.id: cell for one in contests for cell in (*one.every, *confirming[one.key])}
+    every = [*candidates.values(), *reporting]
+    totals = _estimated(every, facts, BuildErrors(given), preparing, options.timeout)
+    shares = {cell.id: 1.0 for cells in confirming.values() for cell in cells}
+    shares |= {cell.id: one.share for one in contests for cell in one.every}
+    folders = folders_of(every, folder)
+    manifests = manifests_of(folders, folder)
+    possible = [cell for cell in every if "flops" in totals[cell.id]]
+    time = estimate(possible, manifests, options, shares) if timed else None
+    equal: dict[tuple[str, ...], list[Tried]] = {}
+    for one in contests:
+        cells = (*one.every, *confirming[one.key])
+        equal.setdefault(tuple(sorted(cell.id for cell in cells)), []).append(one)
+    rows = [_of_candidates(ones, confirming[ones[0].key], shares, totals, manifests, time) for ones in equal.values()]
+    rows += [
+        _of_cell(cell, totals[cell.id], status(cell, folders[cell.id], manifests[cell.id]), time) for cell in reporting
+    ]
+    return rows, time
+
+
+def _estimated(
+    cells: Sequence[Cell], facts: CachedFacts, refusals: BuildErrors, preparing: Preparing, timeout: float | None
+) -> dict[str, Row]:
+    """What each will cost, by its id; where a plugin is to blame that this is `unknown`, the row is `failed`. Raises
+    UserError where no cell can run."""
+    distinct = {cell.id: cell for cell in cells}
+    found = cost_estimates([(id, cell.config) for id, cell in distinct.items()], facts, timeout, preparing)
+    totals = {}
+    for cell in cells:
+        totals[cell.id] = row = found[cell.id]
+        if refused := row.get("refused", row.get("broke")):
+            refusals.add(cell, UserError(refused, option=row.get("option", "")))
+            totals[cell.id] = {"unknown": refused}
+        if failed := row.get("failed", row.get("broke")):
+            totals[cell.id] = {"unknown": failed, "failed": True}
+    refusals.raise_any(len(cells))
+    return totals
+
+
+def _of_cell(cell: Cell, totals: Row, status: str, time: Estimate | None) -> Row:
+    row = {
+        "names": [[point.scenario, point.method, point.variant, point.seed] for point in cell.points],
+        "id": cell.id,
+        "rounds": cell.config["train"]["rounds"],
+        "status": status,
+        **totals,
+    }
+    own = time and time.cells.get(cell.id)
+    return row | {"seconds": own.seconds, "seconds_from": own.source} if own else row
+
+
+def _of_candidates(
+    equal: Sequence[Tried],
+    confirming: Sequence[Cell],
+    shares: Mapping[str, float],
+    totals: Mapping[str, Row],
+    manifests: Mapping[str, Row | None],
+    time: Estimate | None,
+) -> Row:
+    """All candidates of one method, and of those whose candidates are the same: what they come to where the worse half
+    is left behind at every rung and the best are confirmed at once."""
+    one = equal[0]
+    cells = {cell.id: cell for cell in (*one.every, *confirming)}
+    done = sum(one is not None and one["status"] in ENDED for one in map(manifests.get, cells))
+    row: Row = {
+        "names": [[scenario, method, variant, None] for scenario, variant, method in (each.key for each in equal)],
+        "ids": list(cells),
+        "rounds": one.rungs[-1],
+        "rungs": list(one.rungs),
+        **({"confirm": len(confirming)} if confirming else {}),
+        "status": f"{done} of {len(cells)} tried",
+    }
+    row |= _sum([(totals[id], shares[id]) for id in cells])
+    if time is None:
+        return row
+    seconds = [own.seconds for id in cells if (own := time.cells.get(id)) and own.seconds is not None]
+    return row | {"seconds": sum(seconds) if seconds else None}
+
+
+def _sum(shared: Sequence[tuple[Row, float]]) -> Row:
+    """What candidates come to, each with the share of its rounds that is to be expected. Of those whose cost is unknown
+    the first one's reason stands there, and under `unpriced` how many they are; where no cost is known, that reason
+    alone. One that is not applicable costs nothing."""
+    parts = [part for part, _ in shared]
+    estimated = [(part, share) for part, share in shared if "flops" in part]
+    unknown = [part["unknown"] for part in parts if "unknown" in part]
+    if not estimated:
+        return dict(parts[0])
+    row: Row = {}
+    for key in dict.fromkeys(key for part, _ in estimated for key in part):  # in some no client may take part
+        numbers = [(part[key], share) for part, share in estimated if key in part]
+        total = sum(number * share for number, share in numbers)
+        row[key] = round(total) if isinstance(numbers[0][0], int) else total
+    if unknown:
+        row |= {"unknown": unknown[0], "unpriced": len(unknown)}
+    return row | {"failed": True} if any("failed" in part for part in parts) else row
 
 
 def _show(suite: str, rows: list[dict], time: Estimate | None, notes: list[str]) -> None:
@@ -190,12 +329,12 @@ def _duration(console: Console, time: Estimate) -> None:
         where = "a GPU" + f" that {time.workers} cells share" * (time.workers > 1)
     else:
         where = counted(time.workers, "core")
-    if any(one.seconds is None for one in time.cells.values()) and not time.left:
-        text = f"How long it takes on {where} is not known."
+    if time.unknown and not time.left:
+        text = f"How long it takes on {where} is not known: no cell of these kinds has run on this machine."
     elif time.left:
         length = roughly(time.left) + (f" left of {roughly(time.total)}" if time.left < time.total else "")
-        found = " and ".join("probes" if source == "probe" else source for source in sorted(time.sources))
-        text = f"About {length} on {where}" + (f", from {found} on this machine." if found else ".")
+        without = f", without the {counted(time.unknown, 'cell')} of kinds that have not run" if time.unknown else ""
+        text = f"About {length} on {where}, from past runs on this machine{without}."
     else:
         text = f"Already finished; it would take about {roughly(time.total)} on {where}."
     console.print(text, style="bold")
@@ -206,7 +345,7 @@ def _notes(console: Console, rows: list[dict]) -> None:
     from rich.text import Text
 
     reasons = Table.grid(padding=(0, 2))
-    for key, mark in (("not_applicable", "n/a"), ("unknown", "?"), ("failed", "failed"), ("seconds_unknown", "-")):
+    for key, mark in (("not_applicable", "n/a"), ("unknown", "?"), ("failed", "failed")):
         given = [row for row in rows if row.get(key) and (key != "unknown" or "failed" not in row)]
         for reason in sorted({f"{row['names'][0][1]}: {row['unknown' if key == 'failed' else key]}" for row in given}):
             reasons.add_row(Text(mark, style="dim"), Text(reason, style="dim", overflow="fold"))

@@ -1,72 +1,64 @@
-"""The estimate that `plan` shows: cells and their cost, and how long they take, by past cells or a probe."""
+"""Estimates: what cells cost, from shapes, and how long they take, by past cells of the same kind."""
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Mapping, Sequence
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedbench import machine
 from fedbench.disk import cache_file, hash_of_json, keep, kept
-from fedbench.errors import UserError
+from fedbench.errors import NotApplicable, UserError, summary_of, text_of
+from fedbench.processes.supervisor import Child, ChildFailed, wait
+from fedbench.registry.catalogue import references
 from fedbench.registry.facts import CachedFacts
 from fedbench.registry.registry import Registry
-from fedbench.results import read_manifest, read_rows
-from fedbench.results.columns import ENDED, HALVED, PENDING, RAN
-from fedbench.results.identity import identity_of
+from fedbench.results.columns import HALVED, PENDING, RAN
 from fedbench.results.loading import examine
-from fedbench.runner.cells import BuildErrors, Cell, Options, Preparing, cells_of, folders_of, manifests_of, status
-from fedbench.runner.successive_halving import Tried, standing, tried
-from fedbench.simulation.cell_job import CellJob
-from fedbench.simulation.cost_estimate import cost_estimates, of_one_method
-from fedbench.suite import Suite
-from fedbench.types import assignment
+from fedbench.runner.cells import Cell, Options
+from fedbench.types import SIZES, Client, Dataset, Device, assignment
 
+if TYPE_CHECKING:
+    from fedbench.simulation.federated_data import FederatedData
+    from fedbench.simulation.simulation import Simulation
+
+Config = Mapping[str, Any]
+Asked = tuple[str, Config]  # a cell: its id, and its configuration
+Answer = dict[str, Any]
+Send = Callable[[dict[str, Any]], None]
+
+DEADLINE = 120.0  # seconds that the estimate of one cell may take
 MACHINE = ("device", "cpu", "gpu")  # two machines with these in common are taken to be equally fast
-SAME_SPEED = ("rounds", "local_epochs", "max_steps")  # of training, in which cells of one kind may differ
-PROBED = 2  # rounds of a probe; the first also warms up
-LONGEST = 120.0  # seconds after which a probe is ended
-ROUND_FLOPS = {"cpu": 2e11, "cuda": 4e13}  # about the most that a round of a probe may cost, and its test
-TRAINING = 3.0  # an image that is trained on costs about so many times what one costs that is tested
-WAY = 5  # in which rates are measured: those that were kept of another are not comparable
-
-Totals = Mapping[str, Any]
-Row = dict[str, Any]
+# What cells may differ in whose estimates are kept in one file, see `of_one_method`.
+OF_CELLS = ("seed", *SIZES, "devices", "fit", "participation", "faults")
+OF_DATA = ("dataset", "partition", "backbone")
+OF_METHODS = ("method", "adapter", "backbone", "profile", "precision", "engine")  # federated data do not depend on them
+DATA = 64  # federated data that are kept
+REGISTERED = 3_000_000  # clients of all federated data that are kept, unless one alone has more
 
 
-@dataclass(frozen=True)
-class Rates:
-    """Seconds of a cell on one machine, by a probe.
-
-    start: for what does not grow with the work · per_flop: of training and of testing.
-    """
-
-    start: float
-    per_flop: float
-
-    def seconds(self, totals: Totals) -> float:
-        """Of a cell with these totals, see `RoundRecords.totals`."""
-        return self.start + _work(totals["flops"], totals["images"], totals["tested"]) * self.per_flop
+# --- how long cells take ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Time:
-    """What a cell takes in seconds, and where that is from: `run` (it ran), `past runs` or `probe`; None where its
-    probe failed, for a reason."""
+    """What a cell takes in seconds, and where that is from: `run` (it ran) or `past runs`; None where neither says."""
 
     seconds: float | None
-    source: str
-    reason: str | None = None
+    source: str | None
 
 
 @dataclass(frozen=True)
 class Estimate:
     """What a suite takes, in seconds, on `workers` processes.
 
-    cells: by id, those that can be computed · total: all of them · left: those that have not run.
+    cells: by id, those that can be computed · total: of those whose time is known · left: of these, of those that have
+    not run.
     """
 
     cells: dict[str, Time]
@@ -76,57 +68,41 @@ class Estimate:
     device: str = "cpu"
 
     @property
-    def sources(self) -> set[str]:
-        """Where the times of the cells that have not run are from."""
-        return {time.source for time in self.cells.values() if time.seconds is not None} - {"run"}
+    def unknown(self) -> int:
+        """Of how many cells no past run tells the time."""
+        return sum(time.seconds is None for time in self.cells.values())
 
 
 def estimate(
     cells: Sequence[Cell],
-    totals: Mapping[str, Totals],
-    manifests: Mapping[str, Row | None],
-    registry: Registry,
+    manifests: Mapping[str, Mapping[str, Any] | None],
     options: Options,
     shares: Mapping[str, float],
-    probing: Preparing = lambda done, of: None,
 ) -> Estimate:
-    """The time of a suite.
+    """The time of a suite, by cells of the same kinds that this machine has computed into the folder of results.
 
     Args:
-        cells: of the suite; those without an estimate of their cost are left out.
-        totals: of every cell by its id, see `RoundRecords.totals`.
+        cells: of the suite, that can be computed.
         manifests: what is on disk of every cell, by its id.
-        registry: makes the executor.
         options: of the run, for its folder of results, processes and device.
         shares: by id, which part of a cell's rounds is to be expected, where not all are.
-        probing: called with how many of all probes have ended.
     """
-    device, workers = "cpu", options.workers()
-    if options.on_gpu:
-        from fedbench.simulation.worker import resolved  # imports torch, and the time is seldom asked for
-
-        device = resolved(options.device)
-    cells = [cell for cell in cells if "flops" in totals[cell.id]]
+    device = "cuda" if options.on_gpu else "cpu"
     before = {cell.id: manifests[cell.id] or {"status": PENDING} for cell in cells}
     times = {id: Time(found["seconds"], "run") for id, found in before.items() if found["status"] in RAN}
     waiting = [cell for cell in cells if cell.id not in times and before[cell.id]["status"] != HALVED]
-    here = machine.describe(device)
-    past = past_rounds(Path(options.results), here) if waiting else {}
-    unknown = [cell for cell in waiting if but_seed_and_rounds(cell.config) not in past]
-    rates, reasons = probed_rates(unknown, totals, here, workers, registry, probing)
+    past = past_rounds(Path(options.results), machine.describe(device)) if waiting else {}
     for cell in waiting:
-        which, share = kind_of(cell), shares.get(cell.id, 1.0)
-        if a_round := past.get(but_seed_and_rounds(cell.config)):
-            times[cell.id] = Time(a_round * cell.rounds * share, "past runs")
+        a_round = past.get(but_seed_and_rounds(cell.config))
+        if a_round is None:
+            times[cell.id] = Time(None, None)
         else:
-            seconds = rates[which].seconds(totals[cell.id]) * share if which in rates else None
-            times[cell.id] = Time(seconds, "probe", reasons.get(which))
-
+            times[cell.id] = Time(a_round * cell.rounds * shares.get(cell.id, 1.0), "past runs")
     total, left = (
-        side_by_side([times[cell.id].seconds or 0.0 for cell in some], workers)
+        side_by_side([times[cell.id].seconds or 0.0 for cell in some], options.workers())
         for some in ([cell for cell in cells if cell.id in times], waiting)
     )
-    return Estimate(times, total, left, workers, device)
+    return Estimate(times, total, left, options.workers(), device)
 
 
 def side_by_side(seconds: Sequence[float], workers: int) -> float:
@@ -157,21 +133,21 @@ def past_rounds(folder: Path, machine: Mapping[str, Any]) -> dict[str, float]:
         folder: the results of one suite or of all.
         machine: see `fedbench.machine.describe`.
     """
-    found: dict[str, float] = {}
+    seconds_of: dict[str, float] = {}
     try:
         past = examine([folder], candidates=True).results if folder.is_dir() else []
     except UserError:  # there are none
-        return found
+        return seconds_of
     for manifest in (one.manifest for one in past if one.status == "finished"):
         with suppress(KeyError, TypeError, AttributeError, ZeroDivisionError):
             there, which = manifest["machine"], but_seed_and_rounds(manifest["config"])
             seconds = manifest["seconds"] / manifest["config"]["train"]["rounds"]
             if seconds > 0 and all(there.get(key) == machine.get(key) for key in MACHINE):
-                found[which] = min(seconds, found.get(which, seconds))
-    return found
+                seconds_of[which] = min(seconds, seconds_of.get(which, seconds))
+    return seconds_of
 
 
-def but_seed_and_rounds(config: Mapping[str, Any]) -> str:
+def but_seed_and_rounds(config: Config) -> str:
     """Equal for cells that differ in seed and rounds alone, whose rounds take equally long, whoever has which size."""
     train = {key: value for key, value in config["train"].items() if key != "rounds"}
     parts = {part: _drawn_once(config[part]) for part in ("data", "backbone") if part in config}
@@ -185,225 +161,290 @@ def _drawn_once(options: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in options.items() if key != "draw" and "seed" not in key}
 
 
-def kind_of(cell: Cell) -> str:
-    """Equal for cells of one kind, in which a FLOP takes as long: the same packages compute them."""
-    train = {key: value for key, value in cell.config["train"].items() if key not in SAME_SPEED}
-    train["optimizer"] = {"name": train["optimizer"]["name"]}
-    return hash_of_json([of_one_method({**cell.config, "train": train, "evaluation": None}), cell.versions])[:24]
+# --- what cells cost ----------------------------------------------------------------------------------------------
 
 
-def rates_of(folder: Path) -> Rates | None:
-    """The rates of a finished cell. A FLOP takes what it took in training, and all else is its start. None where
-    nothing was trained."""
-    manifest = read_manifest(folder) or {}
-    rounds, tested = read_rows(folder, "rounds"), read_rows(folder, "eval")
-    last = [row for row in rounds if row["round"] > 1] or rounds
-    training, flops = sum(row["seconds"] for row in last), sum(row["flops"] for row in last)
-    if min(training, flops, manifest["seconds"]) <= 0:
-        return None
-    images = sum(row["steps"] for row in rounds) * manifest["config"]["train"]["batch_size"]
-    of_tests = sum(row["examples"] for row in tested if row["metric"] == tested[0]["metric"])
-    work = _work(sum(row["flops"] for row in rounds), images, of_tests)
-    per_flop = min(training / flops, manifest["seconds"] / work)  # clients that were trained side by side overlap
-    return Rates(manifest["seconds"] - work * per_flop, per_flop)
+def cost_estimates(
+    cells: Sequence[Asked],
+    facts: CachedFacts,
+    timeout: float | None = None,
+    preparing: Callable[[int, int], Any] = lambda done, of: None,
+    *,
+    kind: str = "totals",
+    function: str = "fedbench.runner.estimate:estimates",
+    **given: Any,
+) -> dict[str, Answer]:
+    """What each cell will cost, see `RoundRecords.totals`, or what another function answers of it, or why that is not
+    known, see `Asking`; by its id. What is `refused`, `broke` or `failed` is not kept on disk.
 
-
-def _work(flops: float, images: float, tested: float) -> float:
-    """FLOPs of training on so many images, and of testing so many."""
-    return flops + tested * flops / max(1, images) / TRAINING
-
-
-def probed_rates(
-    cells: Sequence[Cell],
-    totals: Mapping[str, Totals],
-    machine: Mapping[str, Any],
-    workers: int,
-    registry: Registry,
-    probing: Preparing = lambda done, of: None,
-) -> tuple[dict[str, Rates], dict[str, str]]:
-    """The rates of every kind among `cells`, and why others have none, by a probe of each kind.
-
-    It is the cell with the median of FLOPs a round, computed as every cell is, but for a few steps and tests. Its rates
-    are kept in the cache as soon as it has ended.
+    Args:
+        cells: distinct ones; an id says all that its answer depends on but the code.
+        facts: of the suite.
+        timeout: seconds that the answer of one cell may take, DEADLINE by default.
+        preparing: called with how many cells are done, of how many.
+        kind: where answers are kept in the cache folder.
+        function: as of `Asking`.
+        given: further arguments of the function.
     """
-    of_kind: dict[str, list[Cell]] = {}
+    groups: dict[str, list[Asked]] = {}
     for cell in cells:
-        of_kind.setdefault(kind_of(cell), []).append(cell)
-    files = {which: cache_file("rates", [WAY, which, dict(machine)]) for which in of_kind}
-    found = {which: Rates(**value) for which, file in files.items() if (value := kept(file))}
-    unknown = {which: _median(of_kind[which], totals) for which in of_kind if which not in found}
-    if not unknown:
-        return found, {}
-    reasons: dict[str, str] = {}
+        groups.setdefault(of_one_method(cell[1]), []).append(cell)
+    files = {
+        common: cache_file(kind, [common, facts.stamp("method", group[0][1]["method"])])
+        for common, group in groups.items()
+    }
+    before = {common: kept(file) or {} for common, file in files.items()}
+    found = {id: before[common][id] for common, group in groups.items() for id, _ in group if id in before[common]}
+    missing = {common: left for common, group in groups.items() if (left := [c for c in group if c[0] not in found])}
+    if missing:
+        preparing(len(found), len(cells))
+        work = Asking(function, facts, timeout or DEADLINE, list(missing.values()), given)
+        for _ in work.run():
+            preparing(len(found) + len(work.found), len(cells))
+        found |= work.found
+        for common, left in missing.items():
+            new = {id: found[id] for id, _ in left if not {"refused", "broke", "failed"} & found[id].keys()}
+            if new:
+                keep(files[common], {**(kept(files[common]) or {}), **new})
+    return found
 
-    def on_event(event: dict[str, Any]) -> bool:
-        if event["event"] != "ended":
-            return True
-        which = Path(event["folder"]).name
-        if event["status"] != "finished":
-            reasons[which] = str(event.get("reason") or event["status"])
-        elif rates := rates_of(Path(event["folder"])):
-            keep(files[which], vars(rates))
-            found[which] = rates
-        else:
-            reasons[which] = "nothing was trained in its probe"
-        probing(sum(which in found or which in reasons for which in unknown), len(unknown))
+
+def of_one_method(config: Config) -> str:
+    """Equal for cells that one method may serve, candidates for the learning rate too: no cost depends on it."""
+    parts = {key: value for key, value in config.items() if key not in OF_CELLS}
+    parts["data"] = {key: value for key, value in config["data"].items() if key != "partition"}
+    return json.dumps(_but_learning_rate(parts), sort_keys=True)
+
+
+def _but_learning_rate(config: Config) -> dict[str, Any]:
+    optimizer = {key: value for key, value in config["train"]["optimizer"].items() if key != "lr"}
+    return {**config, "train": {**config["train"], "optimizer": optimizer}}
+
+
+class Costs:
+    """The totals of cells, see `RoundRecords.totals`, each of a simulation of shapes alone.
+
+    Federated data are kept for the cells that have them in common, and totals for candidates for a learning rate.
+    """
+
+    def __init__(self, facts: CachedFacts) -> None:
+        self.facts = facts
+        self._data: dict[str, FederatedData] = {}
+        self._totals: dict[str, Answer] = {}
+
+    def totals(self, config: Config) -> Answer:
+        """Raises UserError, NotApplicable."""
+        import torch
+
+        from fedbench.simulation.simulation import Simulation
+
+        if (same := json.dumps(_but_learning_rate(config), sort_keys=True)) not in self._totals:
+            data, source = self._federated_data(config), self.facts.source(config["backbone"])
+            with torch.device("meta"):
+                one = Simulation(config, self.facts.registry, "meta", source, data.dataset, federated=data)
+            self._totals[same] = one.records.totals(one.method, sum(data.sizes))
+        return dict(self._totals[same])
+
+    def _federated_data(self, config: Config) -> FederatedData:
+        """The clients of a cell and how many images each has, without pixels."""
+        import torch
+
+        from fedbench.simulation.federated_data import FederatedData
+
+        backbone = self.facts.backbone(config["backbone"])
+        layers, size = backbone["num_layers"], backbone["image_size"]
+        parts = {key: value for key, value in config.items() if key not in OF_METHODS}
+        parts["train"] = {key: value for key, value in config["train"].items() if key != "optimizer"}
+        key = json.dumps([parts, layers, size], sort_keys=True)
+        if key not in self._data:
+            dataset, source = self.facts.outline(config), self.facts.source(config["backbone"])
+            with torch.device("meta"):
+                made = FederatedData(config, self.facts.registry, dataset, layers, source, "meta")
+            registered = sum(len(one.federation.clients) for one in (made, *self._data.values()))
+            if len(self._data) == DATA or registered > REGISTERED:
+                self._data.clear()
+            self._data[key] = made
+        return self._data[key]
+
+
+def estimates(asked: Mapping[str, Any], send: Send) -> None:
+    """In a child process: report what cells cost, see `cost_estimates`.
+
+    Args:
+        asked: the plugin `files` and the `base` of `CachedFacts`, and the `cells`.
+        send: see `answer_each`.
+    """
+    machine.leave_alone()
+    registry = Registry(asked["files"], in_place=True)
+    costs = Costs(CachedFacts(registry, asked["base"]))
+    answer_each(asked["cells"], registry, lambda id, config: costs.totals(config), send)
+
+
+def feasible(asked: Mapping[str, Any], send: Send) -> None:
+    """In a child process: report which sizes of cells' methods fit devices, as JSON under `rows`; see `outlooks`.
+
+    Args:
+        asked: as of `estimates`, and how many `images` a client has, and the `devices` of each cell by its id, the
+            server's the last.
+        send: see `answer_each`.
+    """
+    import torch
+
+    from fedbench.devices.feasibility import outlooks
+    from fedbench.simulation.simulation import Simulation
+
+    registry = Registry(asked["files"], in_place=True)
+    facts = CachedFacts(registry, asked["base"])
+
+    def simulation_of(config: Config, dataset: Dataset, clients: Sequence[Client]) -> Simulation:
+        source = facts.source(config["backbone"])
+        with torch.device("meta"):
+            return Simulation(config, registry, "meta", source, dataset, clients, fitting=True)
+
+    def answer(id: str, config: Config) -> dict[str, Any]:
+        *there, server = [Device(**one) for one in asked["devices"][id]]
+        found = outlooks(config, facts, there, server, asked["images"], simulation_of)
+        return {"rows": [one.to_json() for one in found]}
+
+    answer_each(asked["cells"], registry, answer, send)
+
+
+def answer_each(cells: list[Asked], registry: Registry, answer: Callable[[str, Config], Answer], send: Send) -> None:
+    """In a child process: report what answer(id, config) gives for each cell, or why there is none, see `Asking`."""
+    for id, config in cells:
+        send({"event": "answered", "id": id, "found": _answered(id, config, registry, answer)})
+
+
+def _answered(id: str, config: Config, registry: Registry, answer: Callable[[str, Config], Answer]) -> Answer:
+    try:
+        return answer(id, config)
+    except NotApplicable as reason:
+        return {"not_applicable": str(reason)}
+    except UserError as error:
+        return {"refused": text_of(error), "option": error.option}
+    except Exception as error:  # of a plugin
+        if isinstance(error, RuntimeError | TypeError) and "meta" in text_of(error).lower():  # tensors are shapes here
+            return {"unknown": summary_of(error)}
+        from fedbench.simulation.failure_reason import place  # imports torch, as this process has
+
+        where = place(error, registry, config)
+        return {"broke": f"{type(error).__name__}: {text_of(error)}{where}" if where else summary_of(error)}
+
+
+# --- asking components about cells, in child processes -----------------------------------------------------------
+
+
+@dataclass
+class _Batch:
+    """Cells that one child process is asked about, one after the other. left: those to come · until: its deadline."""
+
+    left: list[Asked]
+    child: Child
+    until: float
+
+
+@dataclass
+class Asking:
+    """Cells that a function is asked about in as many child processes as there are cores.
+
+    Cells of one method name go to one process: of a third-party one to its own, of others to one for each core. A
+    reason stands in `found` under `not_applicable`; under `unknown` where a plugin needs values and has shapes; under
+    `refused` where a method refuses its configuration, with the `option` to blame; under `broke` where a plugin raises,
+    and under `failed` where it ends, hangs or crashes its process.
+
+    function: as of `Child`, which gives `cells` and the other keys of `_started` to `answer_each` · timeout: seconds
+    that one cell may take · groups: cells, those of one method together · given: further arguments · found: the answers
+    by the ids of cells.
+    """
+
+    function: str
+    facts: CachedFacts
+    timeout: float
+    groups: list[list[Asked]]
+    given: Mapping[str, Any] = field(default_factory=dict)
+    found: dict[str, Answer] = field(default_factory=dict)
+
+    def run(self) -> Iterator[None]:
+        """Ask about all; yields whenever something is found."""
+        waiting, at_work = self._shared_out(), list[_Batch]()
+        try:
+            while waiting or at_work:
+                while waiting and len(at_work) < machine.cores():
+                    at_work.append(self._started(waiting.pop(0)))
+                ready = set(map(id, wait([batch.child for batch in at_work])))
+                for batch in list(at_work):
+                    if id(batch.child) in ready or time.monotonic() > batch.until:
+                        if self._is_over(batch):
+                            at_work.remove(batch)
+                            waiting[:0] = [batch.left] if batch.left else []
+                        yield
+        finally:
+            for batch in at_work:
+                batch.child.close()
+
+    def _shared_out(self) -> list[list[Asked]]:
+        """The cells of each process, which loads the data and the backbone for all of them."""
+        by_name: dict[str, list[Asked]] = {}
+        for group in self.groups:
+            by_name.setdefault(group[0][1]["method"]["name"], []).extend(group)
+        registry, own = self.facts.registry, list[list[Asked]]()
+        common: list[list[Asked]] = [[] for _ in range(machine.cores())]
+        for cells in by_name.values():
+            if any(registry.third_party(config) for _, config in cells):
+                own.append(cells)
+            else:
+                min(common, key=len).extend(cells)
+        return [*filter(None, common), *own]
+
+    def _started(self, cells: list[Asked]) -> _Batch:
+        registry = self.facts.registry
+        files = [str(file) for file in registry.files.values()]
+        asked = {"files": files, "base": os.path.abspath(self.facts.base), "cells": cells, **self.given}
+        child = Child(self.function, asked)
+        return _Batch(list(cells), child, time.monotonic() + self.timeout)
+
+    def _is_over(self, batch: _Batch) -> bool:
+        """Take what a child has found; whether it has ended, be it because its time was over."""
+        ended = batch.child.ended
+        for event in batch.child.heard():
+            id, _ = batch.left.pop(0)
+            assert id == event["id"]
+            self.found[id] = event["found"]
+            batch.until = time.monotonic() + self.timeout
+        late = time.monotonic() > batch.until
+        if not (ended or late or batch.child.answer):
+            return False
+        batch.child.close()
+        if batch.left:
+            self._fail(batch, f"was not done after {self.timeout:g} s" if late and not ended else "")
         return True
 
-    with tempfile.TemporaryDirectory() as folder:
-        jobs = [_job(cell, Path(folder, which), totals[cell.id], machine, registry) for which, cell in unknown.items()]
-        execute = registry.make("executor", {"name": "local"}, workers=min(workers, len(jobs)), timeout=LONGEST)
-        execute(iter(jobs), on_event)
-    return found, reasons
+    def _fail(self, batch: _Batch, reason: str) -> None:
+        """Note that the first cell of a batch has failed, and with it those of its method with the same plugins."""
+        try:
+            batch.child.result()
+        except ChildFailed as error:
+            reason = reason or error.reason
+        first, config = batch.left[0]
+        registry = self.facts.registry
+        why = {"failed": f"{_who(registry, config)}: the process that called it {reason}"}
+        named, common = _foreign(registry, config), of_one_method(config)
+        self.found |= {
+            id: why
+            for id, its in batch.left
+            if id == first or of_one_method(its) == common or (named and named <= _foreign(registry, its))
+        }
+        batch.left = [cell for cell in batch.left if cell[0] not in self.found]
 
 
-def _job(cell: Cell, folder: Path, totals: Totals, machine: Mapping[str, Any], registry: Registry) -> str:
-    """The job of a probe."""
-    device, plugins = str(machine["device"]), [str(file) for file in registry.files.values()]
-    most = ROUND_FLOPS[device]
-    manifest = {**cell.manifest(), "config": _shortened(cell.config, totals, most)}
-    tested = int(most * totals["images"] / max(1, totals["flops"]))
-    manifest["id"] = identity_of(manifest)
-    return CellJob(folder, manifest, device, plugins, tested=tested, registered=registry.found).to_json()
+def _who(registry: Registry, config: Config) -> str:
+    """The third-party components of a cell that may be to blame: those of its method, if there are any."""
+    found = registry.third_party(config) or [registry.catalogue.find("method", config["method"]["name"])]
+    found = [one for one in found if one.kind not in OF_DATA] or found
+    return " or ".join(f"the {one.kind} {one.name!r} of {registry.label(one.plugin)}" for one in found)
 
 
-def _median(cells: Sequence[Cell], totals: Mapping[str, Totals]) -> Cell:
-    by_flops = sorted(cells, key=lambda cell: totals[cell.id]["flops"] / cell.config["train"]["rounds"])
-    return by_flops[len(by_flops) // 2]
-
-
-def _shortened(config: Mapping[str, Any], totals: Totals, most: float) -> dict[str, Any]:
-    """The configuration with PROBED rounds, the last one tested, in which clients train for so few steps that a round
-    has at most so many FLOPs. Where one step has more, there is one round of one step. Nothing goes wrong in it, since
-    lost clients would leave little to time."""
-    train, evaluation = dict(config["train"]), dict(config["evaluation"])
-    a_round, rounds = totals["flops"] / train["rounds"], PROBED
-    if a_round > most and not isinstance(train["max_steps"], str):
-        steps = totals["images"] / max(1, totals["client_rounds"] * train["batch_size"]) * most / a_round
-        train["max_steps"], rounds = max(1, int(steps)), PROBED if steps >= 1 else 1
-    train["rounds"] = evaluation["every"] = rounds
-    evaluation.pop("at", None)
-    without_faults = {key: value for key, value in config.items() if key != "faults"}
-    return {**without_faults, "train": train, "evaluation": evaluation}
-
-
-def forecast(
-    suite: Suite,
-    chosen: Mapping[str, Sequence],
-    folder: Path,
-    registry: Registry,
-    facts: CachedFacts,
-    options: Options,
-    timed: bool = False,
-    preparing: Preparing = lambda done, of: None,
-    probing: Preparing = lambda done, of: None,
-) -> tuple[list[Row], Estimate | None]:
-    """The rows: of a suite that is tuned first all candidates of a method as one, then the cells that report, as the
-    candidates that lead by now would have them; and how long all takes here, where that is asked for.
-
-    chosen: scenarios, methods, seeds and variants, as `Suite.points` has them · folder: of the suite's results ·
-    timed: whether to find out the time · preparing: see `runner.cells.Options` · probing: see `estimate`. Raises
-    UserError.
-    """
-    named = {key: chosen[key] for key in ("scenarios", "methods", "variants")}
-    contests = tried(suite, suite.candidates(**named), registry, facts, folder) if suite.tuning else []
-    given = suite
-    if suite.tuning:
-        suite = suite.tuned(standing(contests))
-    reporting = cells_of(suite.points(**chosen), registry, facts)
-    confirming = {one.key: one.confirming for one in contests}
-    candidates = {cell.id: cell for one in contests for cell in (*one.every, *confirming[one.key])}
-    every = [*candidates.values(), *reporting]
-    totals = _estimated(every, facts, BuildErrors(given), preparing, options.timeout)
-    shares = {cell.id: 1.0 for cells in confirming.values() for cell in cells}
-    shares |= {cell.id: one.share for one in contests for cell in one.every}
-    folders = folders_of(every, folder)
-    manifests = manifests_of(folders, folder)
-    time = estimate(every, totals, manifests, registry, options, shares, probing) if timed else None
-    equal: dict[tuple[str, ...], list[Tried]] = {}
-    for one in contests:
-        cells = (*one.every, *confirming[one.key])
-        equal.setdefault(tuple(sorted(cell.id for cell in cells)), []).append(one)
-    rows = [_of_candidates(ones, confirming[ones[0].key], shares, totals, manifests, time) for ones in equal.values()]
-    rows += [
-        _of_cell(cell, totals[cell.id], status(cell, folders[cell.id], manifests[cell.id]), time) for cell in reporting
-    ]
-    return rows, time
-
-
-def _estimated(
-    cells: Sequence[Cell], facts: CachedFacts, refusals: BuildErrors, preparing: Preparing, timeout: float | None
-) -> dict[str, Row]:
-    """What each will cost, by its id; where a plugin is to blame that this is `unknown`, the row is `failed`. Raises
-    UserError where no cell can run."""
-    distinct = {cell.id: cell for cell in cells}
-    found = cost_estimates([(id, cell.config) for id, cell in distinct.items()], facts, timeout, preparing)
-    totals = {}
-    for cell in cells:
-        totals[cell.id] = row = found[cell.id]
-        if refused := row.get("refused", row.get("broke")):
-            refusals.add(cell, UserError(refused, option=row.get("option", "")))
-            totals[cell.id] = {"unknown": refused}
-        if failed := row.get("failed", row.get("broke")):
-            totals[cell.id] = {"unknown": failed, "failed": True}
-    refusals.raise_any(len(cells))
-    return totals
-
-
-def _of_cell(cell: Cell, totals: Row, status: str, time: Estimate | None) -> Row:
-    row = {
-        "names": [[point.scenario, point.method, point.variant, point.seed] for point in cell.points],
-        "id": cell.id,
-        "rounds": cell.config["train"]["rounds"],
-        "status": status,
-        **totals,
-    }
-    own = time and time.cells.get(cell.id)
-    return row | {"seconds": own.seconds, "seconds_from": own.source, "seconds_unknown": own.reason} if own else row
-
-
-def _of_candidates(
-    equal: Sequence[Tried],
-    confirming: Sequence[Cell],
-    shares: Mapping[str, float],
-    totals: Mapping[str, Row],
-    manifests: Mapping[str, Row | None],
-    time: Estimate | None,
-) -> Row:
-    """All candidates of one method, and of those whose candidates are the same: what they come to where the worse half
-    is left behind at every rung and the best are confirmed at once."""
-    one = equal[0]
-    cells = {cell.id: cell for cell in (*one.every, *confirming)}
-    done = sum(one is not None and one["status"] in ENDED for one in map(manifests.get, cells))
-    row: Row = {
-        "names": [[scenario, method, variant, None] for scenario, variant, method in (each.key for each in equal)],
-        "ids": list(cells),
-        "rounds": one.rungs[-1],
-        "rungs": list(one.rungs),
-        **({"confirm": len(confirming)} if confirming else {}),
-        "status": f"{done} of {len(cells)} tried",
-    }
-    row |= _sum([(totals[id], shares[id]) for id in cells])
-    if time is None:
-        return row
-    seconds = [own.seconds for id in cells if (own := time.cells.get(id)) and own.seconds is not None]
-    return row | {"seconds": sum(seconds) if seconds else None}
-
-
-def _sum(shared: Sequence[tuple[Row, float]]) -> Row:
-    """What candidates come to, each with the share of its rounds that is to be expected. Of those whose cost is unknown
-    the first one's reason stands there, and under `unpriced` how many they are; where no cost is known, that reason
-    alone. One that is not applicable costs nothing."""
-    parts = [part for part, _ in shared]
-    estimated = [(part, share) for part, share in shared if "flops" in part]
-    unknown = [part["unknown"] for part in parts if "unknown" in part]
-    if not estimated:
-        return dict(parts[0])
-    row: Row = {}
-    for key in dict.fromkeys(key for part, _ in estimated for key in part):  # in some no client may take part
-        numbers = [(part[key], share) for part, share in estimated if key in part]
-        total = sum(number * share for number, share in numbers)
-        row[key] = round(total) if isinstance(numbers[0][0], int) else total
-    if unknown:
-        row |= {"unknown": unknown[0], "unpriced": len(unknown)}
-    return row | {"failed": True} if any("failed" in part for part in parts) else row
+def _foreign(registry: Registry, config: Config) -> frozenset[str]:
+    """The references to third-party components in a configuration, options and all."""
+    named = {(one.kind, one.name) for one in registry.third_party(config)}
+    return frozenset(json.dumps([kind, ref]) for kind, ref in references(config) if (kind, ref["name"]) in named)

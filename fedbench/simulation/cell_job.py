@@ -32,9 +32,8 @@ class CellJob:
     folder: where its files go · manifest: its first one · plugins: files given by --plugin · processes: how many may
     compute it together · checkpoint_every: seconds · fresh: whether to start from the beginning · gpu_fraction: of a
     GPU's memory, the most it may take; None: all · until: after which round it ends as `halved`, to be resumed later;
-    None: after its last · tested: about how many test and validation examples are enough, for a probe; None: all ·
-    registered: what third-party plugins register (`Registry.found`), so that a worker imports those alone that its cell
-    names.
+    None: after its last · registered: what third-party plugins register (`Registry.found`), so that a worker
+    imports those alone that its cell names.
     """
 
     folder: Path
@@ -46,7 +45,6 @@ class CellJob:
     fresh: bool = False
     gpu_fraction: float | None = None
     until: int | None = None
-    tested: int | None = None
     registered: Mapping[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
@@ -109,11 +109,6 @@ class FederatedData:
             return of_domains(self.dataset, test) + validation
         draw = numpy_generator(self.seed, use="test images of clients")
         return of_clients(self.dataset, train, test, clients, draw) + validation
-
-    def some_of_each(self, count: int) -> list[EvalSplit]:
-        """The splits with about so many examples in all: at least one of each."""
-        each = max(1, count // len(self.eval_splits))
-        return [replace(split, indices=split.indices[:each]) for split in self.eval_splits]
 
     @property
     def sizes(self) -> list[int]:

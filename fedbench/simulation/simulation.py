@@ -66,8 +66,6 @@ class Simulation:
         federated: where the images and the clients are known already.
         setup: makes the set-up of the method.
         fitting: whether clients that have devices keep every size, so that the method can be asked what it offers.
-        tested: about how many test and validation examples are scored; by default all. Where it is fewer, nothing
-            that the frozen model makes of examples is kept, which would take it all of them.
 
     Raises:
         UserError: for a configuration that cannot work.
@@ -88,7 +86,6 @@ class Simulation:
         federated: FederatedData | None = None,
         setup: Callable[..., Setup] = Setup,
         fitting: bool = False,
-        tested: int | None = None,
     ) -> None:
         self.config, self.seed, self.rounds = config, config["seed"], config["train"]["rounds"]
         self.device, self.fast, self.team = device, config["engine"] == "cohort", ALONE
@@ -116,10 +113,10 @@ class Simulation:
         self.guard, self.rates = Guard(config["train"].get("guard")), Rates(config["train"])
         self.method = self._method(registry, setup)
         check_ranks(self.model, self.federation.scenario)
-        self.evaluation = self._evaluation(registry, tested)
+        self.evaluation = self._evaluation(registry)
         self.deployment = Deployment(self.method, self.federation, self.rounds - 1)
 
-    def _evaluation(self, registry: Registry, tested: int | None) -> Evaluation:
+    def _evaluation(self, registry: Registry) -> Evaluation:
         metrics = {
             ref["name"]: checked_metric(registry.catalogue.find("metric", ref["name"]), registry.make("metric", ref))
             for ref in self.config["evaluation"]["metrics"]
@@ -127,14 +124,12 @@ class Simulation:
         if fault := metrics_fault(metrics, self.dataset, self.federated.test.labelled):
             raise UserError(fault)
         images, test = self.config["evaluation"]["batch_size"], self.federated.test
-        few = tested is not None and tested < sum(self.federated.sizes)
-        splits = self.federated.some_of_each(tested or 0) if few else self.federated.eval_splits
-        if self.fast and isinstance(self.model, Blocks) and self.device != "meta" and not few:
+        if self.fast and isinstance(self.model, Blocks) and self.device != "meta":
             self._keep(self.model)
         if self.fast and self.device == "cpu" and isinstance(self.model, Blocks):
             images = min(images, max(1, ROWS // self.model.tokens(test.size)))
         how = (metrics, images, self.fast, self.method.personal, self.train)
-        return Evaluation(test, splits, *how, classes=self._answers)
+        return Evaluation(test, self.federated.eval_splits, *how, classes=self._answers)
 
     @property
     def _answers(self) -> int:

@@ -160,7 +160,6 @@ class _Computation:
             self.registry,
             device,
             store=self.checkpoints.store,
-            tested=self.job.tested,
         )
         prints = {"data": simulation.dataset.fingerprint, "weights": simulation.source.fingerprint}
         require_same(self.manifest, self.registry, prints)

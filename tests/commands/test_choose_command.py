@@ -26,7 +26,7 @@ def test_two_devices_stand_next_to_each_other_and_one_method_is_recommended(tmp_
     assert all(row["memory_bytes"] <= {"phone_high": 3e9, "microcontroller": 288e3}[row["device"]] for row in rows)
     by_device = {row["device"]: row["micro_batch"] for row in rows}
     assert by_device["phone_high"] == 128 > by_device["microcontroller"]
-    with patch("fedbench.simulation.cost_estimate.Asking", side_effect=LookupError("asked again")):
+    with patch("fedbench.runner.estimate.Asking", side_effect=LookupError("asked again")):
         assert " ".join(fedbench(*given, cwd=tmp_path).output.split()) == shown, "answers are kept"
         with pytest.raises(LookupError):
             fedbench(*given, "--images", 7, cwd=tmp_path)

@@ -67,40 +67,27 @@ def test_a_terminal_has_room_for_every_line(width, left_out):
     assert pages[True][-1].endswith("…") == (width < 100)
 
 
-def test_a_plan_tells_how_long_the_suite_takes_and_what_is_left(tmp_path):
+def test_a_plan_takes_times_from_past_runs_and_else_says_that_they_are_not_known(tmp_path):
     write_suite(tmp_path, "fedra, {name: breaks, extends: odd, how: exit}, allsmall")
     words = ("plan", "tiny.yaml", "--plugin", TINY, "--results", "r", "--cost", "--jobs", 2, "--device", "cpu")
     told = fedbench(*words, cwd=tmp_path, columns=80).stdout
     assert max(map(len, told.splitlines())) <= 80
     assert told.splitlines()[0].split() == ["method", "examples", "TFLOPs", "down", "up", "time", "status"]
-    assert "left of" not in told and "on 2 cores, from probes on this machine" in told
-    assert "breaks: the worker process ended with exit code 7" in " ".join(told.split())
+    said = " ".join(told.split())
+    assert "How long it takes on 2 cores is not known: no cell of these kinds has run on this machine." in said
+    planned = json.loads(fedbench(*words, "--json", cwd=tmp_path).stdout)
+    assert {cell["seconds"] for cell in planned["cells"]} == {None} and planned["time"]["cells_unknown"] == 3
 
     run("--method", "fedra", cwd=tmp_path)
-    planned = json.loads(fedbench(*words, "--json", cwd=tmp_path).stdout)
-    cells = {cell["names"][0][1]: cell for cell in planned["cells"]}
-    assert cells["fedra"]["seconds_from"] == "run"
-    assert cells["allsmall"]["seconds_from"] == "probe" and cells["allsmall"]["seconds"] > 0
-    assert cells["breaks"]["seconds"] is None and "exit code 7" in cells["breaks"]["seconds_unknown"]
+    seeds = ("--seed", 0, "--seed", 1)
+    planned = json.loads(fedbench(*words, *seeds, "--json", cwd=tmp_path).stdout)
+    cells = {(cell["names"][0][1], cell["names"][0][3]): cell for cell in planned["cells"]}
+    assert cells["fedra", 0]["seconds_from"] == "run" and cells["fedra", 1]["seconds_from"] == "past runs"
+    assert cells["fedra", 1]["seconds"] > 0 and cells["allsmall", 0]["seconds"] is None
     assert 0 < planned["time"]["seconds_left"] <= planned["time"]["seconds"]
-    assert planned["time"]["workers"] == 2
-
-
-@pytest.mark.slow
-def test_a_plan_takes_the_speed_of_past_runs(tmp_path):
-    write_suite(tmp_path, "fedra")
-    run(cwd=tmp_path)
-    words = ("plan", "tiny.yaml", "--plugin", TINY, "--results", "r", "--cost", "--seed", 0, "--seed", 1)
-    planned = json.loads(fedbench(*words, "--jobs", 1, "--device", "cpu", "--json", cwd=tmp_path).stdout)
-    assert [cell["seconds_from"] for cell in planned["cells"]] == ["run", "past runs"]
-    told = fedbench(*words, "--jobs", 1, "--device", "cpu", cwd=tmp_path).stdout
-    assert "left of" in told and "on 1 core, from past runs on this machine" in told
-
-
-def test_a_plan_none_of_whose_probes_ends_well_says_that_the_time_is_not_known(tmp_path):
-    write_suite(tmp_path, "{name: breaks, extends: odd, how: exit}")
-    words = ("plan", "tiny.yaml", "--plugin", TINY, "--cost", "--jobs", 2, "--device", "cpu")
-    assert "How long it takes on 2 cores is not known." in fedbench(*words, cwd=tmp_path).stdout
+    assert (planned["time"]["workers"], planned["time"]["cells_unknown"]) == (2, 4)
+    told = " ".join(fedbench(*words, *seeds, cwd=tmp_path).stdout.split())
+    assert "on 2 cores, from past runs on this machine, without the 4 cells of kinds that have not run." in told
 
 
 def test_a_plan_without_cost_times_nothing(tmp_path):

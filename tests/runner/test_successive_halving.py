@@ -10,10 +10,10 @@ import shutil
 import pytest
 from command import TINY, fedbench, write_suite
 
+from fedbench.commands.plan import _sum
 from fedbench.results import content_hash, load, read_index
 from fedbench.results.tables import to_table
 from fedbench.results.tuning import contests, read_searches
-from fedbench.runner.estimate import _sum
 from fedbench.simulation.simulation import Simulation
 
 CHANGES = {

@@ -1,4 +1,4 @@
-"""Many cells are priced with few models, and each as if it were the only one."""
+"""Many cells are priced in one process, and each as if it were the only one."""
 
 from __future__ import annotations
 
@@ -9,10 +9,8 @@ from priced import totals_of
 from fedbench.errors import NotApplicable
 from fedbench.registry.facts import CachedFacts
 from fedbench.registry.registry import Registry
+from fedbench.runner.estimate import Costs, of_one_method
 from fedbench.runner.runner import load
-from fedbench.simulation import method_costs
-from fedbench.simulation.cost_estimate import of_one_method
-from fedbench.simulation.method_costs import MethodCosts
 from fedbench.simulation.simulation import Simulation
 
 SCENARIOS = """
@@ -21,18 +19,6 @@ SCENARIOS = """
   drawn: {capacities: {uniform: [1, 2]}, participation: {count: 1}}
 """
 SEEDS = (0, 1)
-
-
-def built(monkeypatch) -> list[str]:
-    """The methods that are built from now on, by name."""
-    names: list[str] = []
-
-    def noted(config, *given, **more):
-        names.append(config["method"]["name"])
-        return Simulation(config, *given, **more)
-
-    monkeypatch.setattr(method_costs, "Simulation", noted)
-    return names
 
 
 def configs(folder, methods: str) -> tuple[CachedFacts, list[dict]]:
@@ -57,20 +43,10 @@ def alone(config, registry):
     return simulation.records.totals(simulation.method, sum(simulation.evaluation.sizes))
 
 
-def test_cells_that_one_method_can_serve_are_priced_with_one_model(tmp_path, monkeypatch, own_cache):
-    facts, cells = configs(tmp_path, "fedra, head_only, allsmall, inclusivefl")
-    names = built(monkeypatch)
-    known = MethodCosts(facts)
-    found = [known.totals(config) for config in cells]
-    assert len(cells) == 4 * 3 * len(SEEDS)
-    assert {name: names.count(name) for name in names} == {"fedra": 1, "head_only": 1, "allsmall": 3, "inclusivefl": 3}
-    assert found[:2] == [alone(config, facts.registry) for config in cells[:2]]
-
-
 @pytest.mark.parametrize("method", ["allsmall", "{name: odd, how: diverge}"])
 def test_a_cell_costs_what_it_costs_alone(tmp_path, own_cache, method):
     facts, cells = configs(tmp_path, method)
-    known = MethodCosts(facts)
+    known = Costs(facts)
     for config in cells:
         assert totals(known.totals, config) == totals(alone, config, facts.registry)
 
@@ -98,16 +74,24 @@ def fedbench_register_methods(register):
 
 
 @pytest.mark.parametrize("late", ["false", "true"])
-def test_a_method_that_looks_at_the_seed_is_built_for_each(tmp_path, monkeypatch, own_cache, late):
+def test_a_method_that_looks_at_the_seed_is_priced_for_each(tmp_path, own_cache, late):
     (tmp_path / "seeded.py").write_text(SEEDED)
     registry = Registry([str(TINY), str(tmp_path / "seeded.py")], in_place=True)
     path = write_suite(tmp_path, f"{{name: s, extends: seeded, late: {late}}}", {"\n  small: {}\n": SCENARIOS})
     cells = [point.config for point in load(path, registry).points(seeds=SEEDS)]
-    names = built(monkeypatch)
-    known = MethodCosts(CachedFacts(registry))
-    for config in cells:
-        assert known.totals(config) == alone(config, registry)
-    assert len(names) == len(SEEDS)
+    known = Costs(CachedFacts(registry))
+    found = [known.totals(config) for config in cells]
+    assert found == [alone(config, registry) for config in cells]
+    assert len({one["flops"] for one in found}) > 1
+
+
+def test_candidates_for_a_learning_rate_are_priced_once(tmp_path, monkeypatch, own_cache):
+    facts, (config, *_) = configs(tmp_path, "fedra")
+    known = Costs(facts)
+    first = known.totals(config)
+    monkeypatch.setattr("fedbench.simulation.simulation.Simulation", None)
+    train = {**config["train"], "optimizer": {**config["train"]["optimizer"], "lr": 0.123}}
+    assert known.totals({**config, "train": train}) == first
 
 
 def test_what_cannot_be_priced_is_told_of_its_own_cell_alone(tmp_path, own_cache):
@@ -121,5 +105,5 @@ def test_no_image_is_made_for_the_price_of_a_cell_whose_labels_are_known(tmp_pat
     monkeypatch.setenv("FEDBENCH_CACHE", str(tmp_path))
     registry = Registry()
     config = load("suites/quickstart.yaml", registry).points(seeds=(0,))[0].config
-    assert MethodCosts(CachedFacts(registry)).totals(config)["images"] > 0
+    assert Costs(CachedFacts(registry)).totals(config)["images"] > 0
     assert not (tmp_path / "splits").exists()

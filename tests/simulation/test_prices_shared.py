@@ -1,4 +1,4 @@
-"""Every method costs the same to the last digit where its model serves many cells and where each cell has its own."""
+"""Every method costs the same to the last digit where many cells are asked for and where each is alone."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fedbench.errors import NotApplicable
 from fedbench.models import backbone, cost, counting
 from fedbench.registry.facts import CachedFacts
 from fedbench.registry.registry import Registry
-from fedbench.simulation.method_costs import MethodCosts
+from fedbench.runner.estimate import Costs
 from fedbench.simulation.simulation import Simulation
 
 DEVICE = {"flops": 1e9, "flops_bf16": 1e9, "down": 1e6, "up": 1e6}
@@ -51,9 +51,7 @@ def test_what_has_no_adapters_is_counted_once_for_all_ranks(cells, monkeypatch, 
     counted, found = [], []
     for rank in (1, 2):
         before, config = len(counted), configs["plain", method]
-        found.append(
-            MethodCosts(CachedFacts(registry)).totals({**config, "adapter": {**config["adapter"], "rank": rank}})
-        )
+        found.append(Costs(CachedFacts(registry)).totals({**config, "adapter": {**config["adapter"], "rank": rank}}))
         found[-1]["counted"] = len(counted) > before
     assert [one["counted"] for one in found] == [True, models > 1]
     assert len({one["bytes_up"] for one in found}) == models
@@ -62,7 +60,7 @@ def test_what_has_no_adapters_is_counted_once_for_all_ranks(cells, monkeypatch, 
 def test_prices_on_devices_are_those_of_a_method_alone(cells):
     """fedit is asked for ranks; test_prices.py has a method that looks at everybody's depths."""
     registry, configs = cells
-    shared = MethodCosts(CachedFacts(registry))
+    shared = Costs(CachedFacts(registry))
     for names in (["roomy", "tight"], ["roomy", "roomy"]):
         config = on_devices(configs["plain", "fedit"], names)
         found = told(shared.totals, config)
@@ -73,7 +71,7 @@ def test_prices_on_devices_are_those_of_a_method_alone(cells):
 def test_shared_and_fresh_prices_are_equal_under_every_method(cells):
     registry, configs = cells
     for method in METHODS:
-        shared, priced = MethodCosts(CachedFacts(registry)), 0
+        shared, priced = Costs(CachedFacts(registry)), 0
         plain, rough = (changed(configs[name, method], name, "cohort") for name in ("plain", "rough"))
         some = [plain, {**plain, "seed": 1}, rough, {**rough, "capacities": {"uniform": [1, 1]}}]
         some += [on_devices(plain, names) for names in (["roomy", "tight"], ["roomy", "roomy"], ["tight", "tight"])]

@@ -13,12 +13,12 @@ from fedbench.errors import NotApplicable, UserError
 from fedbench.registry.facts import CachedFacts
 from fedbench.results.columns import COLUMNS
 from fedbench.results.tables import to_table
+from fedbench.runner.estimate import Costs
 from fedbench.seeding import generator
 from fedbench.simulation.checkpoint import Progress
 from fedbench.simulation.evaluation import Score
 from fedbench.simulation.federated_data import EvalSplit
 from fedbench.simulation.federation import Federation
-from fedbench.simulation.method_costs import MethodCosts
 from fedbench.simulation.round_records import RoundRecords
 from fedbench.simulation.simulation import Simulation, source_of
 from fedbench.suite.setting_layers import EACH_EPOCH
@@ -108,7 +108,7 @@ def test_it_is_so_under_every_method_in_every_scenario(registry, cells):
 
 
 def recorded_as_planned(registry, cells):
-    costs, sources = MethodCosts(CachedFacts(registry, in_place=True)), {}
+    costs, sources = Costs(CachedFacts(registry, in_place=True)), {}
     for (scenario, method), config in cells.items():
         if method in ALONE:
             config = {**config, "backbone": TWO_LAYERS, "capacities": {"all": True}}

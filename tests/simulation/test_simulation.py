@@ -45,17 +45,6 @@ def test_adapters_are_folded_into_weights_in_fp32_alone(registry, cells):
         assert told == {bool(folds)}
 
 
-@pytest.mark.parametrize("scenario", ["skew", "own"])
-def test_a_probe_tests_as_many_examples_as_it_is_told_and_keeps_nothing_of_the_others(registry, cells, scenario):
-    config = {**cells[scenario, "head_only"], "engine": "cohort"}
-    every, few, many = (Simulation(config, registry, tested=tested) for tested in (None, 6, 10_000))
-    assert [len(split.indices) for split in few.evaluation.splits] == [1] * len(every.evaluation.splits)
-    assert many.evaluation.sizes == every.evaluation.sizes and sum(every.evaluation.sizes) > 6
-    assert every.train._features and many.train._features and not few.train._features
-    tested, rounds = few.run()
-    assert {row["examples"] for row in tested} == {1} and rounds
-
-
 def test_ranks_above_the_adapters_are_refused_when_the_cell_is_built(registry, cells):
     given = {**cells["skew", "fedra"], "ranks": {"uniform": [1, 2]}}
     assert Simulation(given, registry, "meta").federation.scenario.ranks.tolist() == [[1, 2]] * 6

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from fedbench.disk import cache_dir
-from fedbench.simulation import cost_estimate
-from fedbench.simulation.cost_estimate import cost_estimates
+from fedbench.runner import estimate
+from fedbench.runner.estimate import cost_estimates
 
 REASONS = {4: {"failed": "it hangs"}, 5: {"refused": "no", "option": ""}, 6: {"broke": "KeyError"}}
 
@@ -44,7 +44,7 @@ def config(seed, method="fedra", lr=0.1):
 @pytest.fixture
 def estimates(own_cache, monkeypatch, request):
     monkeypatch.setattr(Counting, "asked", [])
-    monkeypatch.setattr(cost_estimate, "Asking", Counting)
+    monkeypatch.setattr(estimate, "Asking", Counting)
     return lambda *cells, **more: cost_estimates(cells, Facts(request.node.name), **more)
 
 
