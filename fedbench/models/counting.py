@@ -22,6 +22,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from fedbench.models.adapter import SeededDropout
 from fedbench.models.backbone import Blocks, Body, Model, copy_of
+from fedbench.models.kernels import onednn_linear
 from fedbench.models.lowrank import pairs
 from fedbench.models.param_paths import holds, layer_of, name_of
 from fedbench.types import Exit
@@ -43,6 +44,8 @@ def _elsewhere(*shapes: Any, **others: Any) -> int:
 
 
 ATTENTION_OF_CPUS = {torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: _elsewhere}
+if onednn_linear() is not None:  # what frozen heads are multiplied by
+    ATTENTION_OF_CPUS[torch.ops.mkldnn._linear_pointwise] = _elsewhere
 
 
 def counted(

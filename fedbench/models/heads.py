@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 from torch.nn import functional as F
 
+from fedbench.models.kernels import frozen_linear
 from fedbench.types import Objective
 
 UNCOUNTED = -1  # in the place of a token whose prediction does not count: a prompt's, and padding
@@ -95,7 +96,7 @@ class _InChunks(torch.autograd.Function):
         grads: list[Tensor | None] = [None] * len(states)
         wanted = [i for i, needed in enumerate(ctx.needs_input_grad[3:]) if needed]
         for rows in chunks(len(y), len(weight)):
-            logits = [F.linear(one[rows], weight) for one in states]
+            logits = [frozen_linear(one[rows], weight) for one in states]
             with torch.enable_grad(), saved_tensors_hooks(_as_it_is, _as_it_is):  # of what is let go at once
                 leaves = [one.requires_grad_(i in wanted) for i, one in enumerate(logits)]
                 loss = len(y[rows]) / len(y) * loss_of(leaves, y[rows])
@@ -106,7 +107,7 @@ class _InChunks(torch.autograd.Function):
                 if grad is not None:
                     whole = grads[i] = torch.empty_like(states[i]) if grads[i] is None else grads[i]
                     assert whole is not None
-                    whole[rows] = grad @ weight
+                    whole[rows] = frozen_linear(grad, weight.t())
         ctx.save_for_backward(*grads)
         return total
 
@@ -145,7 +146,7 @@ def token_scores(answer: TokenStates, y: Tensor) -> TokenScores:
     nll = states.new_zeros(len(own), dtype=torch.float64)
     hits = torch.zeros(len(own), dtype=torch.bool, device=own.device)
     for rows in chunks(len(own), len(answer.weight)):
-        logits = F.linear(states[rows], answer.weight)
+        logits = frozen_linear(states[rows], answer.weight)
         logits = logits if logits.dtype == torch.float64 else logits.float()
         nll[rows] = F.cross_entropy(logits, own[rows], reduction="none").double()
         hits[rows] = logits.argmax(1) == own[rows]

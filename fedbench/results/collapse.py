@@ -55,7 +55,7 @@ def _most(metric: str) -> float | None:
     if measure(metric).unit == "%":
         return POINTS
     name = metric.partition("/")[0]
-    return NATS if name == "loss" or name.endswith("_loss") else None
+    return NATS if name in ("loss", "nll") or name.endswith("_loss") else None
 
 
 def _best(scores: Mapping[int, float], metric: str) -> float:

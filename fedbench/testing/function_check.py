@@ -18,7 +18,7 @@ from fedbench.families import allocation as alloc
 from fedbench.method import State
 from fedbench.simulation.failure_reason import fault_of_loss
 from fedbench.testing.setups import expect, refuse, same, shapes_are_enough, twice
-from fedbench.types import MIXED, Client, Clients, Objective, Plan, SummedMetric
+from fedbench.types import CLASSIFICATION, MIXED, NEXT_TOKEN, Client, Clients, Objective, Plan, SummedMetric
 
 Partition = Callable[..., list[Client]]
 Metric = Callable[[Tensor, Tensor], float]
@@ -125,7 +125,7 @@ def check_metric(metric: Metric, again: Callable[[], Metric] | None = None, perc
 
 def _check_sums(metric: SummedMetric) -> None:
     """The sums of batches, one of them without examples, add up to those of all their examples."""
-    logits, y = _examples(7)
+    logits, y = _examples(7, metric)
     parts = [metric.sums(logits[part], y[part]) for part in (slice(0, 4), slice(4, 7), slice(7, 7))]
     whole = metric.sums(logits, y)
     kinds = {(one.shape, one.dtype) if isinstance(one, Tensor) else type(one) for one in (whole, *parts)}
@@ -137,12 +137,19 @@ def _check_sums(metric: SummedMetric) -> None:
     expect(adds_up, "the `sums` of two batches do not add up to those of both together: take sums, not means")
 
 
-def _examples(n: int) -> tuple[Tensor, Tensor]:
-    return torch.randn(n, 3, generator=torch.Generator().manual_seed(n)), torch.arange(n) % 3
+def _examples(n: int, metric: Metric) -> tuple[Tensor, Tensor]:
+    """Logits (n, 3) and classes; of a metric of next tokens the rows (n, 5) that stand in their place."""
+    draw = torch.Generator().manual_seed(n)
+    if getattr(metric, "task", CLASSIFICATION) == NEXT_TOKEN:
+        tokens = torch.randint(1, 9, (n,), generator=draw)
+        nll, right, chosen = torch.rand(3, n, generator=draw).double()
+        rows = [3 * nll * tokens, tokens, (right * tokens).floor(), (chosen < 0.5), (right > 0.9)]
+        return torch.stack([row.double() for row in rows], 1), torch.zeros(n, dtype=torch.int64)
+    return torch.randn(n, 3, generator=draw), torch.arange(n) % 3
 
 
 def _measured(metric: Metric, n: int) -> float:
-    logits, y = _examples(n)
+    logits, y = _examples(n, metric)
     seeded = "fedbench.seeding.generator(0, use=...) gives one"
     value: Any = twice(functools.partial(metric, logits, y), "the metric", logits, y, instead=seeded)
     one = isinstance(value, Real) or (isinstance(value, Tensor | np.ndarray) and value.ndim == 0)

@@ -81,9 +81,17 @@ def head(name: str, config: Any) -> Tensor:
     are not the products with it alone."""
     auto: Any = import_module("transformers").AutoModelForCausalLM
     with readable(name):
-        model = auto.from_pretrained(
-            name, config=config, trust_remote_code=False, use_safetensors=True, dtype="float32", **_commit(config)
+        model, report = auto.from_pretrained(
+            name,
+            config=config,
+            trust_remote_code=False,
+            use_safetensors=True,
+            dtype="float32",
+            output_loading_info=True,
+            **_commit(config),
         )
+    if lacking := [key for key in report["missing_keys"] if key.startswith("lm_head")]:
+        raise UserError(f"{name}: the checkpoint has no head ({lacking[0]}), without which no next token is predicted")
     made = model.get_output_embeddings()
     if getattr(made, "bias", None) is not None:
         raise UserError(f"{name}: its head has a bias, and a head of next tokens here is a matrix")

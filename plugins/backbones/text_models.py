@@ -126,7 +126,7 @@ def text_source(name: str, pretrained: bool, pooling: Pooling | None, load: bool
             model = checkpoint.loaded(name, config, body) if load else checkpoint.checked(name, model, body)
     made = TextModel(model, pooling, _head_of(name, config, pretrained, load))
     checkpoint.must_agree(name, model, made, ATTENTION)
-    words = Words(name, tokenizer, made.known, made.segments)
+    words = Words(name, tokenizer, made.known, made.segments, getattr(config, "eos_token_id", None))
     fingerprint = checkpoint.fingerprint(name, config, tokenizer, pretrained)
     return Source(made, made.most, (0.0,) * 3, (1.0,) * 3, fingerprint, tokenizer=words)
 
@@ -199,16 +199,17 @@ class Words:
         tokenizer: `transformers`' own.
         known: ids that it has embeddings for.
         segments: how many texts of an input it tells apart; 0 where it does not.
+        end: the id that ends a text where the tokenizer does not say, as of its model's configuration.
     """
 
-    def __init__(self, name: str, tokenizer: Any, known: int, segments: int = 0) -> None:
-        self.name, self.tokenizer, self.known, self.segments = name, tokenizer, known, segments
+    def __init__(self, name: str, tokenizer: Any, known: int, segments: int = 0, end: Any = None) -> None:
+        self.name, self.tokenizer, self.known, self.segments, self._end = name, tokenizer, known, segments, end
 
     @property
     def end(self) -> int | None:
         """The id that ends a text, where there is one."""
-        end = self.tokenizer.eos_token_id
-        return end if _is_id(end) else None
+        ends = (self.tokenizer.eos_token_id, *(self._end if isinstance(self._end, list) else [self._end]))
+        return next(filter(_is_id, ends), None)
 
     def pieces(self, texts: Sequence[str], begins: bool = False) -> list[list[int]]:
         """The ids of every text without special tokens; where it begins, behind the token with which the tokenizer

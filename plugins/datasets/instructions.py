@@ -44,7 +44,7 @@ def make(
     hub: Annotated[str, Text("a data set's name on the Hub, or a folder that `datasets` reads")] | None = None,
     prompt: Columns = "prompt",
     completion: Column = "completion",
-    between: str = "\n",
+    between: Annotated[str, Text("what stands between prompt and completion")] = "\n",
     messages: Column | None = None,
     tokenizer: Annotated[str, PathText("a model's name on the Hub, or a folder")] | None = None,
     choices: Column | None = None,

@@ -11,7 +11,7 @@ from test_shipped import SHIPPED
 from fedbench.registry.registry import Registry
 from fedbench.suite import Suite, load
 
-ONE_SCENARIO = ("real",)  # tests in test_real.py
+ONE_SCENARIO = ("real", "definitions")  # tests in test_real.py and test_generation.py
 TUNED = sorted(path for path in (SHIPPED / "tuned").glob("*.yaml") if path.stem not in ONE_SCENARIO)
 
 

@@ -60,6 +60,10 @@ def test_every_built_in_component_keeps_its_contract(registry, tmp_path, kind, n
         options["root"] = str(LAYOUTS[name](tmp_path))
     if name in ("text_table", "vader_domains"):
         options["root"] = str(getattr(layouts, name)(tmp_path))
+    if name == "instructions":
+        rows = (f'{{"prompt": "What is {n}?", "completion": "A number."}}\n' for n in range(9))
+        (tmp_path / "prompts.jsonl").write_text("".join(rows))
+        options["root"] = str(tmp_path / "prompts.jsonl")
     if name == "fashion_mnist" and SOURCE.status(SOURCE.place(name)) != READY:
         pytest.skip("the files are not here, and no test asks the Hub")
     source = registry.catalogue.find(kind, name).source
