@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import pytest
 import torch
+from memory import Allocated
 from torch.nn import functional as F
 
 from fedbench.models import heads
+from fedbench.models.backbone import HEAD, body_of
+from fedbench.models.cost import pricing, whole
 from fedbench.models.heads import UNCOUNTED, TokenStates, example_rows, over_tokens, token_scores, without_end
+from fedbench.types import Exit
+from fedbench_plugins.adapters.lora import lora
+from fedbench_plugins.backbones import micro_llama
 from fedbench_plugins.objectives import cross_entropy, mutual_kl
 
 B, T, D, V = 3, 5, 4, 7
@@ -89,3 +95,28 @@ def test_the_mean_of_several_exits_has_the_mean_of_their_logits():
     answers = [TokenStates(one, weight) for one in made]
     mean = heads.mean_of_answers(answers).logits()
     torch.testing.assert_close(mean, torch.stack([one.logits() for one in answers]).mean(0))
+
+
+def test_charged_memory_is_the_peak_of_a_client_built_by_hand():
+    depth, B, T = 4, 16, 64
+    body = body_of(micro_llama.make().model).eval()
+    body.predict_tokens()
+    lora(rank=8, alpha=16)(body)
+    body.add_classifier(HEAD, 1)
+    body.draw(torch.Generator().manual_seed(0))
+    loss_of, exits = over_tokens(cross_entropy), [Exit(depth, HEAD)]
+    price = pricing(body, loss_of, {"batch_size": B, "optimizer": {"name": "adamw", "lr": 1e-3}}, T)
+    charged = price(whole(depth, exits))
+    for block in body.blocks[depth:]:
+        block.requires_grad_(False)
+    trained = [p for p in body.parameters() if p.requires_grad]
+    optimizer = torch.optim.AdamW(trained, lr=1e-3)
+    x = torch.randint(3, 435, (B, T), generator=torch.Generator().manual_seed(0))
+    with Allocated() as made:
+        for _ in range(2):
+            optimizer.zero_grad()
+            loss_of(body(x, range(depth), exits), x.roll(-1, 1), 0).backward()
+            optimizer.step()
+    measured = body.frozen_bytes(depth) + sum(p.nbytes for p in trained) + made.peak
+    assert 0.90 <= charged.memory_bytes / measured <= 1.05
+    assert sum(one.down for one in charged.sent if one.what == "embedding") == body.frozen_bytes(0)
