@@ -5,6 +5,7 @@ COMMANDS = {
     "init": "Write a folder with a suite and an idea of your own.",
     "suites": "List, show and copy the suites that ship with fedbench.",
     "run": "Run a suite; what is finished is kept.",
+    "deploy": "Run a suite on machines that have examples of their own.",
     "plan": "Show a suite's cells and their cost; nothing is trained.",
     "compare": "Print leaderboards from results.",
     "report": "Write results as one page that opens offline.",

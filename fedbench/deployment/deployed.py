@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+import numpy as np
 from torch import Tensor
 
 from fedbench.deployment import wire
@@ -15,14 +16,14 @@ from fedbench.engine.process_group import ALONE, ProcessGroup
 from fedbench.errors import UserError
 from fedbench.models.backbone import Blocks, in_layers
 from fedbench.models.lowrank import FROZEN, load_additions
-from fedbench.registry.registry import Registry
+from fedbench.registry.registry import Registry, dataset_of
 from fedbench.results.columns import MEASURED
 from fedbench.simulation.checkpoint import Progress
 from fedbench.simulation.faults import NOT_FINITE
 from fedbench.simulation.provenance import versions_of
 from fedbench.simulation.round_records import Rows
-from fedbench.simulation.simulation import Config, Simulation
-from fedbench.types import GLOBAL, Cohort, Job, Plan, Uploads
+from fedbench.simulation.simulation import Config, Simulation, source_of
+from fedbench.types import GLOBAL, MIXED, Clients, Cohort, Images, Job, Plan, Splits, Texts, Uploads
 
 TIMES = ("node_seconds", "train_seconds", "cpu_seconds")  # as a node measures them
 
@@ -51,15 +52,26 @@ class Nodes(Protocol):
 class Deployed(Simulation):
     """A simulation whose clients train on nodes, with the numbers of the sequential engine.
 
-    cell: the id that nodes know it by · nodes: where its clients are. Raises UserError for a method whose clients no
-    node can be.
+    cell: the id that nodes know it by · nodes: where its clients are · own: what they have said of examples of their
+    own, where they have such. Raises UserError for a method whose clients no node can be.
     """
 
-    def __init__(self, config: Config, registry: Registry, *args: Any, cell: str, nodes: Nodes, **more: Any) -> None:
+    def __init__(
+        self,
+        config: Config,
+        registry: Registry,
+        *args: Any,
+        cell: str,
+        nodes: Nodes,
+        own: Sequence[Mapping[str, Any]] = (),
+        **more: Any,
+    ) -> None:
         if config["engine"] != "sequential":
             raise UserError(
                 f"nodes train by the sequential engine, not by {config['engine']!r}: add --engine sequential"
             )
+        if own:
+            more = {**more, **of_nodes(config, registry, own)}
         super().__init__(config, registry, *args, **more)
         self.registry, self.cell, self.nodes, self.deployed = registry, cell, nodes, nodes.name
         if self.method.alone:
@@ -219,3 +231,28 @@ def _why(family: str, personal: bool) -> str:
         return f"it {kind}, by other means than the engine"
     kept = "its clients keep tensors of their own from one round to the next"
     return kept if personal else "it trains by other means than the engine, or no client by itself"
+
+
+def of_nodes(config: Config, registry: Registry, own: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What a simulation is given whose examples nodes have: the server's data set without those for training, and the
+    clients as they have said.
+
+    Raises UserError where the suite asks for what the server would need their examples for.
+    """
+    for key in ("validation", "by"):
+        if config["evaluation"].get(key) not in (None, "domain"):
+            raise UserError(f"evaluation.{key}: examples of clients are on their nodes, and the server tests its own")
+    source = source_of(config, registry)
+    dataset = dataset_of(config["data"], registry, source.image_size)
+    sizes = np.array([one["examples"] for one in own], dtype=np.int64)
+    names = list(dataset.domains)
+    domains = np.array([names.index(one["domain"]) if one["domain"] in names else MIXED for one in own])
+
+    def load() -> Splits:
+        test, n = dataset.load().test, np.arange(sizes.sum())  # any class and domain: nobody reads them
+        y, domain = n % len(dataset.classes), n // len(dataset.classes) % len(names)
+        blank = Texts.blank(y, domain, 1) if isinstance(test, Texts) else Images.blank(y, domain, test.x.shape[-1])
+        return Splits(blank, test)
+
+    clients = Clients(domains, sizes, np.arange(sizes.sum()))
+    return {"source": source, "dataset": replace(dataset, load=load), "clients": clients}

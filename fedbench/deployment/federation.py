@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import psutil
 
@@ -93,7 +93,12 @@ class Processes:
                     process.send_signal(number)
             _, below = psutil.wait_procs(below, ENDS)
         for one in chosen:
+            with suppress(ProcessLookupError):  # what those left behind that ended by themselves
+                os.killpg(one.pid, signal.SIGKILL)
             one.wait()
+
+    def __enter__(self) -> Self:
+        return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.stop(at_once=True)
@@ -111,9 +116,6 @@ class Federation(Processes):
 
     Raises UserError where `folder` is no federation's, from all that needs one.
     """
-
-    def __enter__(self) -> Federation:
-        return self
 
     def create(self, clients: int, host: str, port: int, names: Sequence[str] = ()) -> None:
         """Make certificates and keys. host: what it listens on · names: what nodes may call it by."""
@@ -175,7 +177,7 @@ class Federation(Processes):
             with suppress(OSError), socket.create_connection((here, port), 1.0):
                 return
             time.sleep(0.1)
-        raise UserError(f"the SuperLink does not open {here}:{port}: {_last(self.log('superlink'))}")
+        raise UserError(f"the SuperLink does not open {here}:{port}: {last_line(self.log('superlink'))}")
 
     def register(self, clients: Sequence[int]) -> None:
         """Let the nodes of these clients in, by the names of their keys."""
@@ -228,7 +230,7 @@ def free_port() -> int:
         return int(one.getsockname()[1])
 
 
-def _last(log: Path) -> str:
+def last_line(log: Path) -> str:
     """The last line of a log."""
     with suppress(OSError):
         lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]

@@ -1,9 +1,8 @@
-"""A cell on a federation of Flower: one that is started on this machine for it, or one that stands."""
+"""The nodes of a cell on a federation of Flower that is started on this machine for it."""
 
 from __future__ import annotations
 
 import functools
-import json
 import os
 import shutil
 import signal
@@ -17,7 +16,6 @@ from typing import Any, NoReturn
 
 import torch
 
-from fedbench import machine
 from fedbench.deployment.deployed import Deployed, Reply
 from fedbench.deployment.door import got, put
 from fedbench.deployment.examples import Examples
@@ -26,36 +24,15 @@ from fedbench.deployment.node import Node
 from fedbench.deployment.server import FlowerNodes, Patience
 from fedbench.errors import UserError
 from fedbench.processes import process_tree
-from fedbench.simulation import worker
 from fedbench.simulation.cell_job import CellJob
-from fedbench.simulation.worker import Send, Stopped
+from fedbench.simulation.worker import Stopped
 
 KNOCKS = 120.0  # seconds that a ServerApp has to begin
 MOST = 64  # nodes of one machine
 
 
-def compute(text: str, send: Send) -> dict[str, Any]:
-    """What runs in a worker process: computes the cell of a job on nodes. Its guard ends all that is started.
-
-    Args:
-        text: a `CellJob` as a JSON string, with the options of the executor under `flower`.
-        send: takes the events of `fedbench.simulation.cell_job`.
-    """
-    torch.set_num_threads(1)
-    machine.keep_memory()
-    send({"event": "ready"})
-    job, given, asked = CellJob.from_json(text), json.loads(text)["flower"], list[int]()
-    signal.signal(signal.SIGTERM, lambda number, frame: asked.append(number))
-    nodes = Loopback(job, given)
-    try:
-        end = worker.run(job, send, stopping=lambda: bool(asked), simulation=nodes.simulation)
-    finally:
-        nodes.close()
-    return {key: end.get(key) for key in ("status", "reason", "seconds")}
-
-
-class Loopback:
-    """The nodes of a cell as processes of this machine, started when the cell has been built.
+class OnFlower:
+    """The nodes of a cell in some federation of Flower, which are met when the cell has been built.
 
     given: the options of the executor.
     """
@@ -64,11 +41,33 @@ class Loopback:
 
     def __init__(self, job: CellJob, given: Mapping[str, Any]) -> None:
         self.job, self.given, self.stack = job, given, ExitStack()
-        self.trainers: list[int] = []
+        self.nodes: FlowerNodes | None = None
 
     def simulation(self, *args: Any, **more: Any) -> Deployed:
         """Of the cell, on these nodes."""
         return Deployed(*args, cell=self.job.manifest["id"], nodes=self, **more)
+
+    def meet(self, cell: Deployed) -> None:
+        """See `deployed.Nodes`."""
+        raise NotImplementedError
+
+    def join(self, federation: Federation, cell: Deployed) -> None:
+        """Start a relay there, and wait for the nodes of the cell's clients."""
+        self.nodes = self.stack.enter_context(connected(federation, Patience(**self.given["patience"])))
+        self.nodes.meet(len(cell.federation.clients))
+
+    def exchange(self, messages: Mapping[int, bytes], t: int) -> Mapping[int, Reply]:
+        """See `deployed.Nodes`."""
+        assert self.nodes is not None
+        return self.nodes.exchange(messages, t)
+
+    def close(self) -> None:
+        """End all that was started."""
+        self.stack.close()
+
+
+class Loopback(OnFlower):
+    """The same as processes of this machine, which end with the cell."""
 
     def meet(self, cell: Deployed) -> None:
         """Deal the examples, start everything, and wait for the nodes."""
@@ -81,17 +80,15 @@ class Loopback:
         self.stack.callback(shutil.rmtree, folder, ignore_errors=True)
         self.federation = federation = self.stack.enter_context(Federation(folder))
         federation.create(clients, "127.0.0.1", free_port())
-        doors = [folder / f"door{client}" for client in range(clients)]
-        for client, door in enumerate(doors):
+        for client in range(clients):
             examples = Examples(folder / "data" / str(client))
             cell.deal(client, examples)
-            self.trainers.append(forked(functools.partial(serve, door, examples, self.job.plugins)))
-        self.stack.callback(self._end_trainers)
+            trainer = functools.partial(serve, folder / f"door{client}", examples, self.job.plugins)
+            self.stack.callback(end, forked(trainer))
         federation.start_link(lasting=False)
         for client in range(clients):
             self.start(client)
-        self.nodes = self.stack.enter_context(connected(federation, Patience(**self.given["patience"])))
-        self.nodes.meet(cell)
+        self.join(federation, cell)
 
     def start(self, client: int) -> None:
         """Start the SuperNode of a client."""
@@ -100,27 +97,13 @@ class Loopback:
         start_node(federation, f"node{client}", address, federation.authority, federation.key(client), door)
 
     def exchange(self, messages: Mapping[int, bytes], t: int) -> Mapping[int, Reply]:
-        """See `deployed.Nodes`."""
+        """See `deployed.Nodes`. Where the cell is stopped, what Flower's programs said last is in its output."""
         try:
-            return self.nodes.exchange(messages, t)
+            return super().exchange(messages, t)
         except Stopped:
-            self._print_logs()
+            for log in sorted((self.federation.folder / "logs").glob("*.log")):
+                print(f"{log.name}:\n{log.read_text(errors='replace')[-1000:]}")
             raise
-
-    def _print_logs(self) -> None:
-        """What the programs said last, for the cell's output."""
-        for log in sorted((self.federation.folder / "logs").glob("*.log")):
-            print(f"{log.name}:\n{log.read_text(errors='replace')[-1000:]}")
-
-    def _end_trainers(self) -> None:
-        for pid in self.trainers:
-            with suppress(ProcessLookupError, ChildProcessError):
-                os.kill(pid, signal.SIGKILL)
-                os.waitpid(pid, 0)
-
-    def close(self) -> None:
-        """End all that was started."""
-        self.stack.close()
 
 
 class connected:
@@ -147,10 +130,10 @@ class connected:
         self.stack.close()
 
 
-def serve(door: Path, examples: Examples, plugins: Sequence[str]) -> NoReturn:
-    """The life of a trainer: answers one message after the other."""
+def serve(door: Path, examples: Examples, plugins: Sequence[str], folder: Path | None = None) -> NoReturn:
+    """The life of a trainer: answers one message after the other. folder: where it keeps frozen weights."""
     torch.set_num_threads(1)
-    node = Node(examples.folder, examples, plugins)
+    node = Node(folder or examples.folder, examples, plugins)
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(door))
         listening.listen()
@@ -173,3 +156,10 @@ def forked(work: Callable[[], Any]) -> int:
         traceback.print_exc()
     finally:
         os._exit(1)
+
+
+def end(pid: int) -> None:
+    """End such a copy."""
+    with suppress(ProcessLookupError, ChildProcessError):
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)

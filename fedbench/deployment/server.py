@@ -7,15 +7,12 @@ import socket
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fedbench.deployment.deployed import Reply
 from fedbench.deployment.door import got, put
 from fedbench.simulation.worker import Stopped
 from fedbench.words import shortened
-
-if TYPE_CHECKING:
-    from fedbench.deployment.deployed import Deployed
 
 POLL, LOOK = 0.1, 5.0  # seconds between two looks for answers, and for who is there
 NAME = "client-"  # of a registered key: its owner cannot claim another number
@@ -26,11 +23,13 @@ GONE = "its node is not there"
 class Patience:
     """How long the server waits.
 
-    start: seconds for all nodes before the first round, and once for one that is missing later · answer: seconds for
-    the answers of a round · least: the share of a round's nodes that must answer, or the cell is interrupted.
+    start: seconds for all nodes before the first round · back: seconds, once, for one that is missing later · answer:
+    seconds for the answers of a round · least: the share of a round's nodes that must answer, or the cell is
+    interrupted.
     """
 
-    start: float = 120.0
+    start: float = 300.0
+    back: float = 60.0
     answer: float = 600.0
     least: float = 0.5
 
@@ -45,16 +44,16 @@ class FlowerNodes:
         self.node_of: dict[int, int] = {}  # by client
         self.missed = set[int]()  # clients that were waited for in vain
 
-    def meet(self, cell: Deployed) -> None:
+    def meet(self, clients: int) -> None:
         """Wait until the nodes of all clients are there. Raises Stopped where they do not come in time."""
-        if missing := self._wait(range(len(cell.federation.clients))):
+        if missing := self._wait(range(clients), self.patience.start):
             who = shortened([str(client) for client in sorted(missing)], 5)
             raise Stopped(f"no node for client {who} within {self.patience.start:g} s; the next run tries again")
 
     def exchange(self, messages: Mapping[int, bytes], t: int) -> dict[int, Reply]:
         """Send each client its message, and wait for the answers. Raises Stopped where too few come, or where the
         SuperLink is gone."""
-        absent = self._wait(set(messages) - self.missed)
+        absent = self._wait(set(messages) - self.missed, self.patience.back)
         self.missed |= absent
         self._look()
         replies = {client: Reply(lost=GONE) for client in messages if client not in self.node_of}
@@ -90,9 +89,9 @@ class FlowerNodes:
             time.sleep(POLL)
         return replies | {client: Reply(lost="no answer in time") for client in waiting.values()}
 
-    def _wait(self, clients: Collection[int]) -> set[int]:
-        """Those of these clients whose nodes have not come after a while."""
-        until = time.monotonic() + self.patience.start
+    def _wait(self, clients: Collection[int], seconds: float) -> set[int]:
+        """Those of these clients whose nodes have not come after so many seconds."""
+        until = time.monotonic() + seconds
         while missing := set(clients) - self._look():
             if time.monotonic() > until:
                 return missing

@@ -40,13 +40,12 @@ class Local:
         workers: how many processes.
         timeout: seconds after which a cell is ended, with everything it started.
         memory_limit: bytes that the processes of a cell may take together.
-        cell: the function that computes a cell, called with its job in a worker process.
     """
 
-    def __init__(
-        self, workers: int = 1, timeout: float | None = None, memory_limit: int | None = None, cell: str = CELL
-    ) -> None:
-        self.workers, self.timeout, self.memory_limit, self.cell = workers, timeout, memory_limit, cell
+    cell = CELL  # what computes one
+
+    def __init__(self, workers: int = 1, timeout: float | None = None, memory_limit: int | None = None) -> None:
+        self.workers, self.timeout, self.memory_limit = workers, timeout, memory_limit
         self.asked: list[int] = []  # the signals, in the order in which they came
 
     def __call__(self, jobs: Iterable[str], on_event: OnEvent) -> None:

@@ -153,6 +153,7 @@ WAYS = {
 def test_every_option_that_takes_a_path_is_spelt_in_these_ways():
     assert {name.rpartition(" ")[2] for name in PATHS} == {
         *("--accuracy", "--from", "--images", "--into", "--out", "--output", "--plugin", "--results"),
+        *("--ca", "--data", "--key", "--superlink"),
         *("--root", "--texts", "cell", "file", "folder", "names", "paths", "shards", "source", "suite"),
     }
 
@@ -209,6 +210,7 @@ def test_every_key_that_is_a_path_begins_at_home(home, monkeypatch):
         *(f"dataset {name}.root" for name in ("cifar10", "cifar100", "domainnet", "fashion_mnist", "image_folder")),
         *(f"dataset {name}.root" for name in ("nicopp", "text_table", "tiny_imagenet", "vader_domains")),
         "dataset hf.path",
+        "executor flower.superlink",
         "executor slurm.logs",
     }
     given = []

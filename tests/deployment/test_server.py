@@ -10,7 +10,7 @@ from fedbench.deployment.door import got, put
 from fedbench.deployment.server import FlowerNodes, Patience
 from fedbench.simulation.worker import Stopped
 
-QUICK = Patience(start=0.3, answer=1.0, least=0.5)
+QUICK = Patience(start=0.3, back=0.3, answer=1.0, least=0.5)
 
 
 class Grid:
@@ -45,14 +45,6 @@ class Grid:
                     put(there, {"came": facts}, [self.sent[id][1] if id in self.sent else b"?" for id in came])
 
 
-class Cell:
-    """As much of a cell as `meet` looks at."""
-
-    def __init__(self, clients):
-        self.federation = self
-        self.clients = [None] * clients
-
-
 @pytest.fixture(autouse=True)
 def fast(monkeypatch):
     monkeypatch.setattr(server, "POLL", 0.01)
@@ -70,7 +62,7 @@ def replies(found):
 
 def test_every_client_gets_its_message_by_the_registered_name_of_its_node():
     found, grid = nodes("client-1", "client-0")
-    found.meet(Cell(2))
+    found.meet(2)
     assert replies(found.exchange({0: b"to 0", 1: b"to 1"}, 0)) == {0: b"to 0", 1: b"to 1"}
     assert grid.sent == {"m2": (2, b"to 0"), "m1": (1, b"to 1")}
 
@@ -78,12 +70,12 @@ def test_every_client_gets_its_message_by_the_registered_name_of_its_node():
 def test_a_cell_does_not_begin_before_all_nodes_are_there():
     found, _ = nodes("client-0", "client-2", "", "somebody", "client-x")
     with pytest.raises(Stopped, match=r"no node for client 1, 3 within 0\.3 s"):
-        found.meet(Cell(4))
+        found.meet(4)
 
 
 def test_a_node_that_has_left_is_waited_for_once_and_its_work_is_lost():
     found, grid = nodes("client-0", "client-1")
-    found.meet(Cell(2))
+    found.meet(2)
     del grid.names[2]
     assert replies(found.exchange({0: b"a", 1: b"b"}, 0)) == {0: b"a", 1: server.GONE}
     assert found.missed == {1}
@@ -99,7 +91,7 @@ def test_a_node_that_is_late_or_whose_app_fails_is_lost():
 
 
 def test_a_node_that_leaves_while_it_works_is_lost_before_its_time_is_over():
-    found, grid = nodes("client-0", "client-1", silent=[2], patience=Patience(0.3, 60.0, 0.5))
+    found, grid = nodes("client-0", "client-1", silent=[2], patience=Patience(0.3, 0.3, 60.0, 0.5))
     threading.Timer(0.3, grid.names.pop, [2]).start()
     assert replies(found.exchange({0: b"a", 1: b"b"}, 0)) == {0: b"a", 1: server.GONE}
 
@@ -111,7 +103,7 @@ def test_a_second_answer_is_not_taken():
 
 @pytest.mark.parametrize(("least", "silent", "goes_on"), [(0.5, [1], True), (0.6, [1], False), (0.0, [1, 2], False)])
 def test_a_round_with_too_few_answers_interrupts_the_cell(least, silent, goes_on):
-    found, _ = nodes("client-0", "client-1", silent=silent, patience=Patience(0.3, 0.3, least))
+    found, _ = nodes("client-0", "client-1", silent=silent, patience=Patience(0.3, 0.3, 0.3, least))
     if goes_on:
         assert replies(found.exchange({0: b"a", 1: b"b"}, 2))[1] == b"b"
         return
