@@ -1,6 +1,6 @@
 """Whole suites as users run them: seconds, processor seconds, and how far that is from the arithmetic alone.
 
-The ordinary suite checks on tiny cells what is counted; `tox -e bench` measures, and docs/benchmarks.md has the figures.
+The ordinary suite checks on tiny cells what is counted. `tox -e bench` measures; docs/benchmarks.md has the figures.
 """
 
 from __future__ import annotations
