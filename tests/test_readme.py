@@ -56,7 +56,7 @@ def newcomers_path() -> tuple[list[str], list[str]]:
 
 def test_a_method_of_ones_own_is_six_commands_away():
     install, own = newcomers_path()
-    clone, _, venv, pip = install
+    clone, _, venv, _, pip = install
     assert clone == f"git clone {repository()}" and "venv" in venv and "pip install" in pip
     assert len(install) + len(own) <= 6
 
