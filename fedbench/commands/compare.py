@@ -151,7 +151,19 @@ def compare() -> None:
     """
 
 
-@compare.command(hidden=True)
+class _NamedCompare(click.Context):
+    """A context whose messages speak of `fedbench compare`, which is what people type."""
+
+    @property
+    def command_path(self) -> str:
+        return self.parent.command_path if self.parent else super().command_path
+
+
+class _Leaderboards(click.Command):
+    context_class = _NamedCompare
+
+
+@compare.command(hidden=True, cls=_Leaderboards)
 @takes(PATHS, *(option for options in OPTIONS.values() for option in options), *SHOWN)
 def leaderboards(paths: tuple, **asked: Any) -> None:
     """Print a leaderboard for every scenario, or a summary of more than eight."""

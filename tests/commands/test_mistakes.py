@@ -163,6 +163,11 @@ def test_what_is_wrong_on_the_command_line(tmp_path, words, told):
     assert not (tmp_path / "r").exists()
 
 
+def test_compare_is_called_what_people_type(tmp_path):
+    told = fedbench("compare", "--bogus", cwd=tmp_path).output
+    assert "Try 'fedbench compare --help'" in told and "leaderboards" not in told
+
+
 @pytest.mark.parametrize("command", ["run", "plan"])
 def test_a_suite_that_is_not_there_or_no_file(tmp_path, command):
     refused(fedbench(command, "tiny.yaml", cwd=tmp_path), "tiny.yaml")
