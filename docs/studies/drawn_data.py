@@ -21,7 +21,7 @@ from fedbench.results import load
 def widths(folder: Path) -> dict[tuple[str, ...], float]:
     """By two methods, the width of the 95 % interval of their difference on the folder's one leaderboard."""
     (board,) = leaderboards(load([folder]))
-    ends = {tuple(sorted((pair.method, pair.other))): (pair.ci_low, pair.ci_high) for pair in board.pairs.itertuples()}
+    ends = {tuple(sorted((pair.method, pair.other))): (pair.ci_low, pair.ci_high) for pair in board.pairs}
     return {names: high - low for names, (low, high) in ends.items() if low <= high}
 
 

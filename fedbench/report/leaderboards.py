@@ -6,9 +6,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any
-
-import pandas
 
 from fedbench.errors import UserError
 from fedbench.report.budget import PAID, Budget, Costs, cheapest, check_known, cost, mean_cost, paid, read_budget
@@ -25,7 +22,7 @@ from fedbench.report.grouping import (
 from fedbench.report.missing_values import ABSENCES, notes
 from fedbench.report.run_scores import AT, MeanScore, RunScores, check_direction, is_fraction, metrics, run, score
 from fedbench.report.significance import groups_of, margin_of
-from fedbench.report.statistics.pairs import Draws, by_draw, paired, turned, verdicts
+from fedbench.report.statistics.pairs import Draws, Pair, by_draw, paired, turned, verdicts
 from fedbench.results import Result
 from fedbench.results.identity import mixed_settings, mixed_versions
 from fedbench.results.metric_direction import VALIDATION, higher_is_better, without_noise
@@ -59,7 +56,7 @@ class Row:
     ranked: bool = True
     role: str = "method"
     draws: Draws = field(default_factory=dict)
-    gap: Any = None
+    gap: Pair | None = None
     group: str = ""
 
     @property
@@ -117,7 +114,7 @@ class Leaderboard:
     domains: Sequence[str]
     rows: Sequence[Row]
     notes: Sequence[str]
-    pairs: pandas.DataFrame = field(default_factory=lambda: verdicts({}, True, None), compare=False)
+    pairs: Sequence[Pair] = ()
     margin: float | None = None
 
     @property
@@ -366,12 +363,8 @@ def concluded(board: Leaderboard, equivalent: float | None = None) -> Leaderboar
         others = [row for row in board.rows if row.method != base.method]
         unranked = [(row.label, base.label) for row in others if not row.output and not (row.ranked and base.ranked)]
         seconds = [(row.label, base.label) for row in others if row.output]
-        either_way = pandas.concat([pairs, turned(pairs)])
-        families = (
-            either_way[either_way["other"] == base.label],
-            verdicts(scores, higher, margin, board.draws, unranked),
-            paired(scores, board.draws, seconds).assign(q=math.nan, verdict="", within=False),
-        )
-        gaps = {gap.method: gap for family in families for gap in family.itertuples(index=False)}
+        mine = [pair for pair in (*pairs, *map(turned, pairs)) if pair.other == base.label]
+        found = (*mine, *verdicts(scores, higher, margin, board.draws, unranked), *paired(scores, board.draws, seconds))
+        gaps = {gap.method: gap for gap in found}
     rows = [replace(row, gap=gaps.get(row.label), group=groups.get(row.label, "")) for row in board.rows]
     return replace(board, pairs=pairs, margin=margin, rows=rows)

@@ -6,11 +6,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 
-import pandas
-
 from fedbench.report.run_scores import is_fraction
 from fedbench.report.statistics.intervals import FEWEST
-from fedbench.report.statistics.pairs import BETTER, WORSE, apart, letters
+from fedbench.report.statistics.pairs import BETTER, WORSE, Pair, apart, letters
 from fedbench.words import counted, shortened
 
 POINT = 0.01  # of a fraction that is shown in percent
@@ -18,7 +16,6 @@ NAMED = 6  # methods that a sentence names
 CONDITIONS = "Benjamini-Hochberg over the pairs of ranked methods of a leaderboard"
 
 Scores = Mapping[int, float]  # by seed, or by draw
-COLUMNS = ("method", "other", "verdict")
 
 
 def margin_of(metric: str, equivalent: float | None) -> float | None:
@@ -38,14 +35,14 @@ def margin_text(metric: str, margin: float | None) -> str:
     return f"{(100 if is_fraction(metric) else 1) * margin:.4g}" if margin else ""
 
 
-def correction_of(boards: Iterable[pandas.DataFrame]) -> str:
+def correction_of(boards: Iterable[Sequence[Pair]]) -> str:
     """What q is corrected for, by the pairs of each leaderboard; "" where nothing was tested."""
-    tested = [int(pairs["p"].notna().sum()) for pairs in boards]
+    tested = [sum(pair.p == pair.p for pair in pairs) for pairs in boards]
     most = counted(max(tested, default=0), "pair")
     return f"Benjamini-Hochberg over the {most}{' at most' * (len(tested) > 1)} of a leaderboard" if any(tested) else ""
 
 
-def groups_of(scores: Mapping[str, Scores], pairs: pandas.DataFrame) -> dict[str, str]:
+def groups_of(scores: Mapping[str, Scores], pairs: Sequence[Pair]) -> dict[str, str]:
     """Tie groups as letters: methods that share one are not significantly different.
 
     Args:
@@ -67,7 +64,7 @@ def too_few(scores: Mapping[str, Scores], replicate: str = "seed") -> str:
     return f"{', '.join(few)}: fewer than three {replicate}s, nothing is concluded about them."
 
 
-def conclusion(scores: Mapping[str, Scores], pairs: pandas.DataFrame, replicate: str = "seed") -> str:
+def conclusion(scores: Mapping[str, Scores], pairs: Sequence[Pair], replicate: str = "seed") -> str:
     """One sentence on which method is best, and which are not significantly different from it.
 
     Args:
@@ -97,7 +94,7 @@ def _listed(names: Sequence[str]) -> str:
     return shortened(names, NAMED) if len(names) > NAMED else several
 
 
-def crossing(boards: Mapping[str, pandas.DataFrame]) -> dict[tuple[str, str], tuple[str, str]]:
+def crossing(boards: Mapping[str, Sequence[Pair]]) -> dict[tuple[str, str], tuple[str, str]]:
     """The pairs that depend on the scenario: significantly better in one and significantly worse in another.
 
     Args:
@@ -108,9 +105,10 @@ def crossing(boards: Mapping[str, pandas.DataFrame]) -> dict[tuple[str, str], tu
     """
     better: dict[tuple[str, str], str] = {}
     for scenario, pairs in boards.items():
-        for method, other, verdict in zip(*(pairs[name].tolist() for name in COLUMNS), strict=True):
-            if verdict in (BETTER, WORSE):
-                better.setdefault((method, other) if verdict == BETTER else (other, method), scenario)
+        for pair in pairs:
+            if pair.verdict in (BETTER, WORSE):
+                both = (pair.method, pair.other) if pair.verdict == BETTER else (pair.other, pair.method)
+                better.setdefault(both, scenario)
     return {
         (one, two): (scenario, better[two, one])
         for (one, two), scenario in better.items()

@@ -6,13 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-import pandas
-
 from fedbench.report.grouping import distinct
 from fedbench.report.leaderboards import Leaderboard, Row
 from fedbench.report.significance import crossing, margin_of
 from fedbench.report.statistics import ranks as tests
-from fedbench.report.statistics.pairs import apart, judged, letters
+from fedbench.report.statistics.pairs import Pair, apart, judged, letters
 from fedbench.results.metric_direction import higher_is_better
 from fedbench.words import counted, shortened
 
@@ -45,7 +43,7 @@ class Standing:
     left_out: Mapping[str, Sequence[str]]
     mean_ranks: Mapping[str, float]
     wilcoxon: bool
-    pairs: pandas.DataFrame
+    pairs: Sequence[Pair]
     groups: Mapping[str, str]
     crossing: Mapping[tuple[str, str], tuple[str, str]]
 

@@ -142,10 +142,17 @@ class SuiteTables:
 
     @cached_property
     def _measured(self) -> dict[str, list[tuple[str, str]]]:
+        import pandas
+
         found: dict[str, list[tuple[str, str]]] = {}
-        named = self._eval[["id", "metric", "split"]].drop_duplicates()
-        for id, metric, split in named.itertuples(index=False, name=None):
-            found.setdefault(id, []).append((metric, split))
+        columns = [self._eval[name].cat for name in ("id", "metric", "split")]
+        metrics, splits = (len(column.categories) for column in columns[1:])
+        codes = [column.codes.to_numpy("int64") for column in columns]
+        ids, metric_names, split_names = (column.categories.tolist() for column in columns)
+        for code in pandas.unique((codes[0] * metrics + codes[1]) * splits + codes[2]).tolist():
+            rest, split = divmod(code, splits)
+            id, metric = divmod(rest, metrics)
+            found.setdefault(ids[id], []).append((metric_names[metric], split_names[split]))
         return found
 
     def measured(self, id: str) -> list[tuple[str, str]]:

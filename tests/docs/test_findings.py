@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pandas
 import pytest
 from pages import ROOT, prose
 
@@ -30,8 +29,8 @@ def boards(suite: str, backbone: str = "", scenario: str = ""):
 
 def verdicts(board, method: str) -> dict[str, str]:
     """What a method is next to every other."""
-    pairs = pandas.concat([board.pairs, turned(board.pairs)])
-    return pairs[pairs["method"] == method].set_index("other")["verdict"].to_dict()
+    pairs = (*board.pairs, *map(turned, board.pairs))
+    return {pair.other: pair.verdict for pair in pairs if pair.method == method}
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from factories import eval_rows, round_row, write_cell
 from fedbench.errors import UserError
 from fedbench.report.frames import records
 from fedbench.report.leaderboards import leaderboards
-from fedbench.report.statistics.pairs import INCONCLUSIVE, verdicts
+from fedbench.report.statistics.pairs import INCONCLUSIVE
 from fedbench.report.views.pareto import BEATEN, ON, judged, pareto
 from fedbench.results import load
 from fedbench.results.pack import pack
@@ -93,7 +93,7 @@ def test_equal_costs_leave_the_better_mean_and_equal_means_the_cheaper(tmp_path)
 def test_means_and_costs_that_differ_by_rounding_alone_are_equal():
     one = {"method": "one", "ranked": True, "mean": 0.3, "spent": 0.1 + 0.2}
     two = {"method": "two", "ranked": True, "mean": 0.1 + 0.2, "spent": 0.3}
-    found = judged([one, two], verdicts({}, True, None), higher=True)
+    found = judged([one, two], [], higher=True)
     assert [(row["method"], row["front"], row["ahead"]) for row in found] == [("one", True, []), ("two", True, [])]
 
 

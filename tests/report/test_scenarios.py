@@ -66,7 +66,7 @@ def test_six_scenarios_are_tested_by_wilcoxon_with_one_seed(tmp_path):
     assert found.mean_ranks == {"fedra": 1.0, "depthfl": 2.0, "allsmall": 3.0}
     assert found.friedman == pytest.approx((12.0, 0.00248), abs=1e-4)
     assert found.cd == pytest.approx(2.3437 * (12 / 36) ** 0.5, abs=1e-3)
-    assert {*found.pairs["p"]} == {2 / 2**6}
+    assert {pair.p for pair in found.pairs} == {2 / 2**6}
     assert found.groups == {"fedra": "a", "depthfl": "b", "allsmall": "c"}
 
 

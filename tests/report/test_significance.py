@@ -56,18 +56,18 @@ def test_equal_means_keep_the_order_of_the_suite_whatever_they_were_added_up_in(
 
 
 def test_a_difference_within_the_margin_is_said_to_be_small(folder):
-    pair = next(p for p in board(folder).pairs.itertuples() if {p.method, p.other} == {"fedra", "depthfl"})
+    pair = next(p for p in board(folder).pairs if {p.method, p.other} == {"fedra", "depthfl"})
     assert (pair.verdict, pair.within) == ("better" if pair.method == "depthfl" else "worse", True)
     text = shown([board(folder, baseline="depthfl")])
     line = next(line for line in text.splitlines() if line.startswith("fedra") and "worse" in line)
     assert "worse (<1)" in line and "(<1): both" in " ".join(text.split())
-    assert not board(folder, equivalent=0.1).pairs["within"].any()
+    assert not any(p.within for p in board(folder, equivalent=0.1).pairs)
 
 
 def test_gaps_say_what_pairs_say_whatever_the_baseline(folder):
     for baseline in ("fedra", "allsmall"):
         found = board(folder, baseline=baseline)
-        pairs = [p for both in (found.pairs, turned(found.pairs)) for p in both.itertuples(index=False)]
+        pairs = [*found.pairs, *map(turned, found.pairs)]
         for ours in (r for r in found.rows if r.gap and r.ranked):
             assert [ours.gap] == [p for p in pairs if (p.method, p.other) == (ours.label, baseline)]
     assert row(found, "alllarge").gap.verdict == "better"  # a ceiling is compared, though never ranked
@@ -75,9 +75,9 @@ def test_gaps_say_what_pairs_say_whatever_the_baseline(folder):
 
 def test_pairs_with_a_ceiling_are_a_family_of_their_own(folder):
     """Differences that are sure would make room for others that are not."""
-    with_ceiling = {(p.method, p.other): p.q for p in board(folder).pairs.itertuples()}
+    with_ceiling = {(p.method, p.other): p.q for p in board(folder).pairs}
     without = leaderboards([r for r in load([folder]) if r.entry.method != "alllarge"], roles=ROLES)[0]
-    assert with_ceiling == {(p.method, p.other): p.q for p in without.pairs.itertuples()}
+    assert with_ceiling == {(p.method, p.other): p.q for p in without.pairs}
 
 
 def test_one_seed_concludes_nothing_and_says_so(tmp_path):
@@ -119,7 +119,7 @@ def test_a_loss_has_no_margin_unless_it_is_asked_for(tmp_path):
             write_cell(tmp_path / "s", method, seed, evaluation=rows)
     found = board(tmp_path, metric="loss")
     assert {r.label: r.group for r in found.rows} == {"fedra": "a", "depthfl": "b"}
-    assert found.margin is None and board(tmp_path, metric="loss", equivalent=2.0).pairs["within"].all()
+    assert found.margin is None and all(p.within for p in board(tmp_path, metric="loss", equivalent=2.0).pairs)
 
 
 def test_a_leaderboard_has_the_same_verdicts_whatever_else_is_shown(folder):
@@ -127,7 +127,7 @@ def test_a_leaderboard_has_the_same_verdicts_whatever_else_is_shown(folder):
     write(folder / "t", "fedra", *seeds(0.8))
     write(folder / "t", "depthfl", *reversed(seeds(0.8)))
     both = leaderboards(load([folder]), roles=ROLES)
-    assert len(both) == 2 and both[0].pairs.equals(alone)
+    assert len(both) == 2 and both[0].pairs == alone
 
 
 def concluded(*levels, spread=0.001):

@@ -75,10 +75,7 @@ def harm(suite: Path, kind: str, how: str) -> Path:
 def shown(suite: Path) -> dict[tuple[str, int], float | None]:
     """The score of each name, None where it is damaged."""
     found = examine([suite]).read(COMPARED).results
-    return {
-        r.entry.key[1:4:2]: r.scores.after(2, "accuracy", "test")["a", -1] if r.status == "finished" else None
-        for r in found
-    }
+    return {r.entry.key[1:4:2]: r.scores("accuracy")[2]["a", -1] if r.status == "finished" else None for r in found}
 
 
 @pytest.mark.parametrize("how", HARMS)

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 from itertools import combinations
 from string import ascii_letters
+from typing import NamedTuple
 
 import numpy as np
 import pandas
@@ -20,7 +21,28 @@ BETTER, WORSE, EQUAL, INCONCLUSIVE = "better", "worse", "equal", "inconclusive"
 OPPOSITE = {BETTER: WORSE, WORSE: BETTER}
 ROUNDING = 1e-12  # of a score; below, a difference is one of the order in which domains were summed
 ALL_SIGNS = 12  # up to so many pairs the sign-flip test takes all 2^n signs
-COLUMNS = ("method", "other", "difference", "ci_low", "ci_high", "p", "n", "n_seeds", "values")
+
+
+class Pair(NamedTuple):
+    """Method minus other: the mean difference with its 95 % interval and p, which are NaN where they do not exist.
+
+    n: the replicates tested, seeds or draws; values: their differences · n_seeds: how many both have · q, verdict,
+    within: see `judged`.
+    """
+
+    method: str
+    other: str
+    difference: float
+    ci_low: float
+    ci_high: float
+    p: float
+    n: int
+    n_seeds: int
+    values: Sequence[float]
+    q: float = math.nan
+    verdict: str = ""
+    within: bool = False
+
 
 Draws = Mapping[int, int]  # by seed, the draw that it belongs to; a seed that is not there is a draw of its own
 Scores = Mapping[str, Mapping[int, float]]  # by method, by seed
@@ -32,7 +54,7 @@ def verdicts(
     margin: float | None,
     draws: Draws | None = None,
     pairs: Iterable[tuple[str, str]] | None = None,
-) -> pandas.DataFrame:
+) -> list[Pair]:
     """What is concluded of every two methods of one leaderboard, the family of tests that are corrected together.
 
     Args:
@@ -43,15 +65,13 @@ def verdicts(
         pairs: those that are compared; all if not given.
 
     Returns:
-        As `paired` and `judged`.
+        Of `paired`, with the verdicts of `judged`.
     """
     return judged(paired(scores, draws, pairs), higher, margin)
 
 
-def paired(
-    scores: Scores, draws: Draws | None = None, pairs: Iterable[tuple[str, str]] | None = None
-) -> pandas.DataFrame:
-    """Paired differences, method minus other, over the seeds that both have.
+def paired(scores: Scores, draws: Draws | None = None, pairs: Iterable[tuple[str, str]] | None = None) -> list[Pair]:
+    """Paired differences, method minus other, over the seeds that both have; nothing of pairs that share none.
 
     The differences of the seeds of a draw are averaged first, and the test is over draws. Interval and p are Student's
     t for paired differences, from three pairs on. A bootstrap over three or five seeds is far too narrow (for three, it
@@ -60,15 +80,15 @@ def paired(
     Where all differences are the same number, t has no spread to go by, and would be sure of everything: p is the
     sign-flip test's there, and there is no interval, unless both are equal. What is the same number depends on the size
     of the scores, whose rounding may be all that a small difference varies by.
-
-    Returns:
-        A row for each pair that shares a seed: COLUMNS. n: the replicates tested, seeds or draws; values: their
-        differences, (n,). What does not exist is NaN.
     """
     chosen = combinations(scores, 2) if pairs is None else pairs
     known = ((one, two, _difference(scores[one], scores[two], draws or {})) for one, two in chosen)
-    rows = [(one, two, *found) for one, two, found in known if found]
-    return pandas.DataFrame(rows, columns=COLUMNS).astype(dict.fromkeys(COLUMNS[2:6], float))
+    return [Pair(one, two, *found) for one, two, found in known if found]
+
+
+def frame_of(pairs: Iterable[Pair]) -> pandas.DataFrame:
+    """A row for each pair."""
+    return pandas.DataFrame(list(pairs), columns=Pair._fields).astype({"values": object})
 
 
 def _difference(ours: Mapping[int, float], theirs: Mapping[int, float], draws: Draws) -> tuple | None:
@@ -93,7 +113,7 @@ def _difference(ours: Mapping[int, float], theirs: Mapping[int, float], draws: D
     return mean, mean - half, mean + half, 2 * float(stdtr(n - 1, -abs(mean / error))), n, len(shared), d
 
 
-def judged(found: pandas.DataFrame, higher: bool, margin: float | None) -> pandas.DataFrame:
+def judged(pairs: Sequence[Pair], higher: bool, margin: float | None) -> list[Pair]:
     """Pairs that are one family of tests, with `q`, `verdict` and `within`.
 
     q is p after Benjamini-Hochberg, NaN where there is no p. The verdict is better or worse where q <= 0.05; else equal
@@ -101,30 +121,38 @@ def judged(found: pandas.DataFrame, higher: bool, margin: float | None) -> panda
     by itself. A pair that is both significant and within is better or worse, because that is what the test says; the
     margin says that it matters little.
     """
-    q = pandas.Series(math.nan, found.index)
-    tested = found["p"].notna()
-    q[tested] = benjamini_hochberg(found["p"][tested])
-    within = np.maximum(-found["ci_low"], found["ci_high"]) < (-math.inf if margin is None else margin)
-    sure = (q <= ALPHA) & (found["difference"] != 0)
-    won = (found["difference"] > 0) == higher
-    verdict = np.where(sure, np.where(won, BETTER, WORSE), np.where(within, EQUAL, INCONCLUSIVE))
-    return found.assign(q=q, verdict=verdict.astype(object), within=within)
+    tested = [pair.p for pair in pairs if pair.p == pair.p]
+    q = iter(benjamini_hochberg(tested).tolist())
+    return [_judge(pair, next(q) if pair.p == pair.p else math.nan, higher, margin) for pair in pairs]
 
 
-def turned(found: pandas.DataFrame) -> pandas.DataFrame:
-    """The same pairs the other way round."""
-    same = {"method": found["other"], "other": found["method"], "difference": -found["difference"]}
-    opposite = found["verdict"].map(lambda verdict: OPPOSITE.get(verdict, verdict))
-    return found.assign(**same, ci_low=-found["ci_high"], ci_high=-found["ci_low"], verdict=opposite)
+def _judge(pair: Pair, q: float, higher: bool, margin: float | None) -> Pair:
+    within = margin is not None and -margin < pair.ci_low and pair.ci_high < margin
+    verdict = EQUAL if within else INCONCLUSIVE
+    if q <= ALPHA and pair.difference:
+        verdict = BETTER if (pair.difference > 0) == higher else WORSE
+    return pair._replace(q=q, verdict=verdict, within=within)
 
 
-def apart(found: pandas.DataFrame) -> set[frozenset[str]]:
+def turned(pair: Pair) -> Pair:
+    """The same pair the other way round."""
+    return pair._replace(
+        method=pair.other,
+        other=pair.method,
+        difference=-pair.difference,
+        ci_low=-pair.ci_high,
+        ci_high=-pair.ci_low,
+        values=[-value for value in pair.values],
+        verdict=OPPOSITE.get(pair.verdict, pair.verdict),
+    )
+
+
+def apart(pairs: Iterable[Pair]) -> set[frozenset[str]]:
     """The pairs that are significantly different."""
-    sure = found[found["verdict"].isin(OPPOSITE)]
-    return {frozenset(pair) for pair in zip(sure["method"], sure["other"], strict=True)}
+    return {frozenset((pair.method, pair.other)) for pair in pairs if pair.verdict in OPPOSITE}
 
 
-def benjamini_hochberg(p: Sequence[float] | pandas.Series) -> np.ndarray:
+def benjamini_hochberg(p: Sequence[float]) -> np.ndarray:
     """The q of every p (m,), in their order: rejecting all q <= alpha lets a share of alpha of the rejections be false.
 
     q_(i) = min over j >= i of p_(j) m / j for the i-th smallest of m (Benjamini and Hochberg 1995). Where nothing is

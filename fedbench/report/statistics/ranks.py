@@ -8,10 +8,9 @@ from collections.abc import Mapping, Sequence
 from itertools import combinations
 
 import numpy as np
-import pandas
 
 from fedbench.report.statistics.intervals import FEWEST
-from fedbench.report.statistics.pairs import ALPHA, COLUMNS, Draws, by_draw, joined, paired
+from fedbench.report.statistics.pairs import ALPHA, Draws, Pair, by_draw, joined, paired
 from fedbench.results.metric_direction import without_noise
 
 WILCOXON_FROM = 6  # scenarios: of five, no signed-rank test can give less than 2 / 2^5 = 0.06
@@ -68,7 +67,7 @@ def critical_difference(methods: int, scenarios: int) -> float | None:
     return q * (methods * (methods + 1) / (6 * scenarios)) ** 0.5
 
 
-def across(blocks: Sequence[Mapping[str, Scores]], draws: Sequence[Draws] = ()) -> pandas.DataFrame:
+def across(blocks: Sequence[Mapping[str, Scores]], draws: Sequence[Draws] = ()) -> list[Pair]:
     """Every two methods over all scenarios; blocks: by scenario, the scores by method and seed · draws: of each.
 
     From six scenarios on, Wilcoxon's signed-rank test of the differences of means over seeds: what it finds is said of
@@ -85,11 +84,10 @@ def across(blocks: Sequence[Mapping[str, Scores]], draws: Sequence[Draws] = ()) 
     pairs = list(combinations(methods, 2))
     d = [[round(x - y, 12) for x, y in zip(means[one], means[two], strict=True)] for one, two in pairs]
     none = math.nan
-    rows = [
-        (*pair, math.fsum(x) / len(x), none, none, p, len(x), 0, ())
+    return [
+        Pair(*pair, math.fsum(x) / len(x), none, none, p, len(x), 0, ())
         for pair, x, p in zip(pairs, d, signed_ranks(d), strict=True)
     ]
-    return pandas.DataFrame(rows, columns=COLUMNS)
 
 
 def _over_blocks(name: str, blocks: Sequence[Mapping[str, Scores]]) -> dict[int, float]:

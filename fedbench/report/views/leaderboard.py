@@ -21,6 +21,7 @@ from fedbench.report.significance import (
     margin_text,
 )
 from fedbench.report.statistics.intervals import BCA_FROM
+from fedbench.report.statistics.pairs import Pair
 from fedbench.results.collapse import CONSTANT
 from fedbench.words import amount, counted
 
@@ -178,7 +179,7 @@ def mean_of(score: MeanScore | None) -> float | None:
     return score.mean if score else None
 
 
-def _gap(gap: Any) -> dict[str, Any]:
+def _gap(gap: Pair | None) -> dict[str, Any]:
     if gap is None:
         return {}
     ends = {"gap": gap.difference, "gap_low": gap.ci_low, "gap_high": gap.ci_high, "gap_p": gap.p, "gap_q": gap.q}

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import Any
 
 import pandas
 
 from fedbench.errors import UserError
-from fedbench.report.frames import PLACE, Format, frame, tables, with_attrs
+from fedbench.report.frames import PLACE, Format, frame, records, tables, with_attrs
 from fedbench.report.leaderboards import Leaderboard
 from fedbench.report.significance import CONDITIONS, legend_of_verdicts
-from fedbench.report.statistics.pairs import BETTER, EQUAL, INCONCLUSIVE, OPPOSITE, WORSE, sign_flip, turned
+from fedbench.report.statistics.pairs import BETTER, EQUAL, INCONCLUSIVE, OPPOSITE, WORSE, frame_of, sign_flip, turned
 from fedbench.report.views.leaderboard import MEANINGS, about, page_of, subtitle
 from fedbench.words import counted
 
@@ -30,13 +30,9 @@ def pairs(boards: Sequence[Leaderboard], baseline: str | None = None) -> pandas.
         UserError: where no leaderboard has two methods with a seed in common.
     """
     by_board = [_pairs(board, baseline) for board in boards]
-    if not any(by_board):
+    if not any(map(len, by_board)):
         raise UserError("no two methods of these results have finished with the same seed")
-    rows = [
-        {**board.place._asdict(), **{name: row[name] for name in PAIRS if name in row}}
-        for board, found in zip(boards, by_board, strict=True)
-        for row in found
-    ]
+    rows = [row for found in by_board for row in records(found[[*PAIRS]])]
     first = boards[0]
     legend = [
         "difference: of averages on equal cells, seed by seed; 95 % interval and p: paired t-test.",
@@ -63,21 +59,17 @@ def pairs(boards: Sequence[Leaderboard], baseline: str | None = None) -> pandas.
     )
 
 
-def _pairs(board: Leaderboard, baseline: str | None) -> list[dict[str, Any]]:
-    """The rows of one leaderboard."""
+def _pairs(board: Leaderboard, baseline: str | None) -> pandas.DataFrame:
+    """The pairs of one leaderboard in the order in which they are shown."""
     if baseline is not None:
-        rows = [row.gap._asdict() for row in board.shown if row.gap and not row.output]
+        found = [row.gap for row in board.shown if row.gap and not row.output]
     else:
         place = {row.label: i for i, row in enumerate(board.contenders)}
-        either_way = pandas.concat([board.pairs, turned(board.pairs)]).to_dict("records")
-        rows = [row for row in either_way if place[row["method"]] < place[row["other"]]]
-        rows.sort(key=lambda row: (place[row["method"]], place[row["other"]]))
-    draws = board.replicate == "draw"
-    return [
-        {**row, "p_sign_flip": sign_flip(row["values"]) if row["p"] == row["p"] else None}
-        | {"n_draws": row["n"] if draws else None}
-        for row in rows
-    ]
+        ordered = (pair if place[pair.method] < place[pair.other] else turned(pair) for pair in board.pairs)
+        found = sorted(ordered, key=lambda pair: (place[pair.method], place[pair.other]))
+    flips = [sign_flip(pair.values) if pair.p == pair.p and pair.values else math.nan for pair in found]
+    rows = frame_of(found).assign(p_sign_flip=flips, **board.place._asdict())
+    return rows.assign(n_draws=rows["n"] if board.replicate == "draw" else None)
 
 
 def matrix(found: pandas.DataFrame) -> pandas.DataFrame:

@@ -11,7 +11,7 @@ from fedbench.report.budget import MEANING, PAID, check_known, paid, unknown
 from fedbench.report.frames import PLACE, Format, frame
 from fedbench.report.leaderboards import Leaderboard, Row
 from fedbench.report.significance import CONDITIONS
-from fedbench.report.statistics.pairs import BETTER, INCONCLUSIVE, turned
+from fedbench.report.statistics.pairs import BETTER, INCONCLUSIVE, Pair, turned
 from fedbench.report.views.leaderboard import about, page_of, subtitle
 from fedbench.results.metric_direction import higher_is_better, without_noise
 
@@ -89,14 +89,12 @@ def _columns(board: Leaderboard, row: Row, spent: float) -> dict[str, Any]:
     return {**board.place._asdict(), **names, **scored, "front": False, "verdict": "", "beaten_by": [], "ahead": []}
 
 
-def judged(rows: Sequence[dict[str, Any]], pairs: pandas.DataFrame, higher: bool) -> list[dict[str, Any]]:
+def judged(rows: Sequence[dict[str, Any]], pairs: Sequence[Pair], higher: bool) -> list[dict[str, Any]]:
     """The rows of one leaderboard in order, with front, verdict, beaten_by and ahead.
 
     Only pairs of ranked methods are tested, as of `compare pairs`; costs are compared as means over seeds.
     """
-    either_way = pandas.concat([pairs, turned(pairs)])
-    sure = either_way[either_way["verdict"] == BETTER]
-    better = {*zip(sure["method"], sure["other"], strict=True)}
+    better = {(pair.method, pair.other) for pair in (*pairs, *map(turned, pairs)) if pair.verdict == BETTER}
 
     def worth(row: dict[str, Any]) -> tuple[float, float]:
         """(mean, cost), the larger the better."""

@@ -12,7 +12,7 @@ from fedbench.report.statistics.pairs import by_draw, joined, paired, sign_flip
 
 def difference(ours, theirs, draws=None):
     """The row of one pair, None where there is none."""
-    return next(paired({"ours": ours, "theirs": theirs}, draws).itertuples(), None)
+    return next(iter(paired({"ours": ours, "theirs": theirs}, draws)), None)
 
 
 def test_only_shared_seeds_are_paired_and_p_is_that_of_the_paired_t_test():

@@ -18,7 +18,7 @@ def told(margin=0.01, higher=True, **by_method):
 
 
 def by_names(found):
-    return {(pair.method, pair.other): pair for pair in found.itertuples()}
+    return {(pair.method, pair.other): pair for pair in found}
 
 
 def around(mean, spread=1.0):
@@ -32,8 +32,8 @@ def test_better_equal_worse_and_not_told():
     assert found["flat", "close"].verdict == "equal" and found["flat", "close"].within
     assert found["flat", "wide"].verdict == "inconclusive"
     scores = {"high": dict(enumerate(around(0.7))), "flat": dict(enumerate(flat))}
-    both = verdicts(scores, True, 0.01)
-    pair, other = (next(one.itertuples()) for one in (both, turned(both)))
+    (pair,) = verdicts(scores, True, 0.01)
+    other = turned(pair)
     assert (other.verdict, other.method, other.difference) == ("worse", "flat", -pair.difference)
     assert other.ci_low == -pair.ci_high
 
@@ -54,13 +54,13 @@ def test_too_few_seeds_are_not_told_and_take_no_part_in_the_correction():
     found = told(one=[0.9, 0.9], two=[0.1, 0.1], three=[0.2, 0.3])
     assert {pair.verdict for pair in found.values()} == {"inconclusive"}
     assert all(np.isnan(pair.q) for pair in found.values())
-    assert verdicts({"one": {0: 1.0}, "two": {1: 1.0}}, True, None).empty
+    assert verdicts({"one": {0: 1.0}, "two": {1: 1.0}}, True, None) == []
 
 
 def test_the_correction_is_over_the_pairs_of_a_leaderboard():
     two = {"a": dict(enumerate(around(0.52))), "b": dict.fromkeys(range(5), 0.51)}
     more = {str(i): dict(enumerate(around(0.5, 1 + i))) for i in range(8)}
-    alone = next(verdicts(two, True, None).itertuples())
+    (alone,) = verdicts(two, True, None)
     beside = by_names(verdicts({**two, **more}, True, None))["a", "b"]
     assert alone.q == alone.p == beside.p < 0.05 and beside.q > alone.p
 
@@ -72,8 +72,8 @@ def test_the_order_of_methods_does_not_matter(order, seed):
     scores = {f"m{i}": dict(enumerate(values[i].tolist())) for i in range(6)}
     shuffled = {f"m{i}": scores[f"m{i}"] for i in order}
     other = verdicts(shuffled, True, 0.01)
-    both = by_names(other) | by_names(turned(other))
-    for pair in verdicts(scores, True, 0.01).itertuples():
+    both = by_names(other) | by_names(map(turned, other))
+    for pair in verdicts(scores, True, 0.01):
         same = both[pair.method, pair.other]
         assert (same.verdict, same.within) == (pair.verdict, pair.within)
         assert (same.difference, same.p, same.q) == pytest.approx((pair.difference, pair.p, pair.q))

@@ -54,7 +54,7 @@ def test_critical_difference_of_demsars_example():
 def test_wilcoxon_of_demsars_example():
     """T = 12 of C4.5 and C4.5+m with two zeros split: z = -2.54, p = 0.011."""
     pairs = across([{name: {0: value} for name, value in block.items()} for block in DEMSAR])
-    pair = next(p for p in pairs.itertuples() if (p.method, p.other) == ("C4.5", "C4.5+m"))
+    pair = next(p for p in pairs if (p.method, p.other) == ("C4.5", "C4.5+m"))
     assert pair.p == pytest.approx(0.011, abs=0.001)
     assert pair.n == 14 and pair.ci_low != pair.ci_low
 
@@ -95,7 +95,7 @@ def test_what_cannot_be_tested():
     assert friedman(DEMSAR[:1]) is None and friedman([{"a": 1.0, "b": 2.0}] * 9) is None
     assert friedman([dict.fromkeys("abc", 0.5)] * 9) is None
     assert critical_difference(4, 1) is None and critical_difference(1, 9) is None
-    assert across([]).empty
+    assert across([]) == []
 
 
 def test_few_scenarios_are_averaged_seed_by_seed():
@@ -105,14 +105,14 @@ def test_few_scenarios_are_averaged_seed_by_seed():
         {"a": {0: 0.5, 1: 0.6, 2: 0.7, 9: 0.1}, "b": {0: 0.45, 1: 0.5, 2: 0.68}},
         {"a": {0: 0.9, 1: 0.8, 2: 0.7}, "b": {0: 0.8, 1: 0.8, 2: 0.71, 8: 0.0}},
     ]
-    (pair,) = across(blocks).itertuples()
+    (pair,) = across(blocks)
     expected = ttest_rel([0.7, 0.7, 0.7], [0.625, 0.65, 0.695])
     assert (pair.n, pair.p) == (3, pytest.approx(expected.pvalue))
     assert pair.difference == pytest.approx((0.075 + 0.05 + 0.005) / 3) and pair.ci_low < pair.ci_high
 
 
 def test_methods_that_never_differ_are_not_told_apart():
-    (pair,) = across([{"a": {0: 0.5}, "b": {0: 0.5}}] * WILCOXON_FROM).itertuples()
+    (pair,) = across([{"a": {0: 0.5}, "b": {0: 0.5}}] * WILCOXON_FROM)
     assert pair.p == 1.0 and pair.difference == 0
 
 

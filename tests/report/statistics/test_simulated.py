@@ -39,15 +39,15 @@ def said(pattern: str) -> list[str]:
 def test_false_discoveries_and_power(seeds):
     """Benjamini-Hochberg holds its level, and is not below it: of leaderboards without differences 5 % have a false
     "better", but for what chance does to a count of them."""
-    false = [bool(board["verdict"].isin(OPPOSITE).any()) for board in leaderboards(MANY, seeds, 0.0)]
+    false = [any(pair.verdict in OPPOSITE for pair in board) for board in leaderboards(MANY, seeds, 0.0)]
     for number in (BOARDS, MANY):
         assert sum(false[:number]) <= binom.ppf(0.99, number, 0.05)
     found, claims, wrong = [], 0, 0
     for board in leaderboards(BOARDS, seeds, 1.0):
-        told, mine = board[board["verdict"].isin(OPPOSITE)], board[board["method"] == "m0"]
-        found.append(np.mean(mine["verdict"] == "better"))
+        told, mine = ([p for p in board if p.verdict in OPPOSITE], [p for p in board if p.method == "m0"])
+        found.append(np.mean([pair.verdict == "better" for pair in mine]))
         claims += len(told)
-        wrong += int(((told["method"] != "m0") | (told["verdict"] == "worse")).sum())
+        wrong += sum(pair.method != "m0" or pair.verdict == "worse" for pair in told)
     rates = [f"{100 * np.mean(false[:number]):.1f} %" for number in (BOARDS, MANY)]
     assert said(f"{seeds} seeds") == [*rates, f"{100 * np.mean(found):.1f} %", f"{wrong} of {claims}"]
 
@@ -71,7 +71,7 @@ def test_false_discoveries_to_three_hundredths(seeds):
         false += int((least <= 0.05).sum())
         for scores, q in zip(values[: 0 if part else 100], least, strict=False):
             board = {f"m{i}": dict(enumerate(row)) for i, row in enumerate(scores.tolist())}
-            assert verdicts(board, True, None)["q"].min() == pytest.approx(q, rel=1e-9)
+            assert min(pair.q for pair in verdicts(board, True, None)) == pytest.approx(q, rel=1e-9)
     assert false <= binom.ppf(0.99, MOST, 0.05)
     assert f"{seeds} seeds: {100 * false / MOST:.2f} %" in PAGE.read_text()
 
