@@ -122,7 +122,7 @@ def test_it_is_cited_as_the_citation_file_has_it():
 
 def test_the_map_names_every_folder_and_no_other():
     (tree,) = re.findall(r"^```\n(fedbench/ .*?)```", Path("AGENTS.md").read_text("utf-8"), re.DOTALL | re.MULTILINE)
-    tops = ("fedbench", "plugins", "suites", "results", "tests", "docs")
+    tops = ("fedbench", "plugins", "suites", "results", "tests", "docs", "benchmarks")
     rooms = [path for top in ("fedbench", "plugins") for path in Path(top).iterdir() if list(path.glob("*.py"))]
     assert sorted(re.findall(r"(\w+)/", tree)) == sorted([*tops, *(room.name for room in rooms)])
     assert len(tree.splitlines()) <= 10

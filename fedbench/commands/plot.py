@@ -16,8 +16,6 @@ from fedbench.commands.output import tell_left_out
 from fedbench.commands.terminal import say
 from fedbench.errors import UserError
 from fedbench.registry.registry import Registry
-from fedbench.report.grouping import registered, roles_of, select
-from fedbench.report.plot_data import Board, boards, slug
 from fedbench.results import Result, examine
 from fedbench.results.result import COMPARED
 
@@ -25,6 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from fedbench.report.leaderboards import Leaderboard
+    from fedbench.report.plot_data import Board
 
 # The modules of `fedbench.report.pictures` that are not called like a kind of picture.
 MODULES = {
@@ -217,6 +216,7 @@ class _Chosen:
     def __init__(self, kind: str, choices: Mapping[str, Any], *more: str) -> None:
         if find_spec("matplotlib") is None:
             raise UserError("pictures need matplotlib: pip install 'fedbench-heft[plots]'")
+        from fedbench.report.grouping import select
         from fedbench.report.pictures import style
 
         self.pictures = import_module(f"fedbench.report.pictures.{MODULES.get(kind, kind)}")
@@ -233,6 +233,8 @@ class _Chosen:
     @cached_property
     def boards(self) -> list[Board]:
         """What is drawn of each leaderboard. Raises UserError where nothing has finished."""
+        from fedbench.report.plot_data import boards
+
         return boards(self.results)
 
     def leaderboards(self, metric: str) -> list[Leaderboard]:
@@ -243,15 +245,21 @@ class _Chosen:
     @cached_property
     def roles(self) -> dict[str, str]:
         """The roles of methods, by name."""
+        from fedbench.report.grouping import roles_of
+
         return roles_of(self.results, Registry().catalogue.roles)
 
     @property
     def registered(self) -> dict[str, str]:
         """The registered names of methods, by label."""
+        from fedbench.report.grouping import registered
+
         return {r.entry.method: registered([r]) for r in self.results}
 
     def write(self, figures: Mapping[str, Figure], suffix: str = "", suites: Sequence[str] = ()) -> None:
         """Save figures and print their paths. figures: by the name of their leaderboard, "" for all of them."""
+        from fedbench.report.plot_data import slug
+
         names = suites or list(dict.fromkeys(r.suite for r in self.results))
         for name, figure in figures.items():
             path = Path(self.out or Path("plots") / f"{slug('-'.join(names))}-{self.kind}{suffix}.{self.form or 'png'}")

@@ -209,6 +209,7 @@ def test_every_key_that_is_a_path_begins_at_home(home, monkeypatch):
         "backbone hf.model",
         *(f"dataset {name}.root" for name in ("cifar10", "cifar100", "domainnet", "fashion_mnist", "image_folder")),
         *(f"dataset {name}.root" for name in ("nicopp", "text_table", "tiny_imagenet", "vader_domains")),
+        *(f"dataset instructions.{option}" for option in ("hub", "root", "tokenizer")),
         "dataset hf.path",
         "executor flower.superlink",
         "executor slurm.logs",
@@ -243,7 +244,7 @@ def test_weights_data_and_published_numbers_may_lie_at_home(home, monkeypatch):
 def test_a_text_model_may_lie_at_home(home, monkeypatch):
     text_models = pytest.importorskip("fedbench_plugins.backbones.text_models")
     asked = []
-    monkeypatch.setattr(text_models, "_source", lambda name, *_: asked.append(name))
+    monkeypatch.setattr(text_models, "text_source", lambda name, *_: asked.append(name))
     text_models.hf("~/model")
     text_models.hf("roberta-base")
     assert asked == [f"{home}/model", "roberta-base"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 from dataclasses import replace
 
@@ -39,24 +38,6 @@ def test_an_entry_is_a_line_that_is_json_by_itself(tmp_path):
     text = (tmp_path / "index.json").read_text(encoding="utf-8")
     lines = [line.strip().removesuffix(",") for line in text.split("\n") if '"method"' in line]
     assert [json.loads(line) for line in lines] == [one.facts for one in suite] == json.loads(text)["entries"]
-
-
-def _merge_twenty(folder, first, both):
-    both.wait()
-    for seed in range(first, first + 20):
-        merge_index(folder, "s", [entry(seed=seed)])
-
-
-def test_runs_side_by_side_lose_no_entry(tmp_path):
-    spawned = multiprocessing.get_context("spawn")  # as runs are: nothing is inherited, above all no threads' locks
-    both = spawned.Barrier(2)
-    workers = [spawned.Process(target=_merge_twenty, args=(tmp_path, s, both)) for s in (0, 20)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    assert [worker.exitcode for worker in workers] == [0] * 2
-    assert sorted(e.seed for e in read_index(tmp_path).entries) == list(range(40))
 
 
 def test_folder_full_of_foreign_files_is_refused_before_anything_is_written(tmp_path):
@@ -125,9 +106,3 @@ def test_a_pipe_in_a_suites_folder_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / ".0123456789ab.claim")
     with pytest.raises(UserError, match="claim: a pipe or a device"):
         refuse_links(tmp_path)
-
-
-def test_a_lock_that_cannot_be_taken_is_told(tmp_path):
-    (tmp_path / ".index.json.lock").symlink_to(tmp_path / ".index.json.lock")
-    with pytest.raises(UserError, match=r"\.index\.json\.lock: cannot be written"):
-        merge_index(tmp_path, "s", [entry()])
