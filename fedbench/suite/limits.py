@@ -43,8 +43,13 @@ class Limits:
         base: Path = Path(),
         seed: int = 0,
     ) -> None:
-        """overlays: what --data could name in place of data that are not there · base: of `located` · seed: one of the
-        suite's, for options that are the seed."""
+        """Args:
+        facts: of backbones and data, where they are known.
+        problems: where faults are noted.
+        overlays: what --data could name in place of data that are not there.
+        base: of `located`.
+        seed: one of the suite's, for options that are the seed.
+        """
         self.facts, self.problems, self.overlays, self.base, self.seed = facts, problems, overlays, base, seed
         self._known: dict[str, Any] = {}
 

@@ -21,8 +21,9 @@ from fedbench.words import suggestion
 class Point:
     """Scenario x sweep point x method x seed: its names, and the resolved configuration, in which no name occurs.
 
-    shared: where the method brings settings of its own, what all others have in the place of each such section ·
-    candidate: the number of the candidate of a suite's tuning that it tries.
+    Attributes:
+        shared: where the method brings settings of its own, what all others have in the place of each such section.
+        candidate: the number of the candidate of a suite's tuning that it tries.
     """
 
     scenario: str
@@ -48,8 +49,10 @@ class Point:
 class Group:
     """The points of one scenario at one place of the sweep: all but method and seed decided.
 
-    assign: how seeds change who has which size, see `assigned` · own: the settings of methods that bring some of their
-    own, by label · nodes: of every label the method and its settings, with marks.
+    Attributes:
+        assign: how seeds change who has which size, see `assigned`.
+        own: the settings of methods that bring some of their own, by label.
+        nodes: of every label the method and its settings, with marks.
     """
 
     scenario: str
@@ -87,10 +90,13 @@ class Candidate:
 class Tuning:
     """How a suite is tuned before it reports: the same candidates for every method of every group.
 
-    space: the ranges, by dotted key · seeds: of the candidates' cells · metric: what is compared on validation images ·
-    halving: after which shares of the rounds the better half of the candidates goes on · candidates: those that were
-    drawn, then those beyond an edge, which are tried where a winner lies there · confirm: further seeds, on which the
-    best two are run again; none where the best on `seeds` wins.
+    Attributes:
+        space: the ranges, by dotted key.
+        seeds: of the candidates' cells.
+        metric: what is compared on validation images.
+        halving: after which shares of the rounds the better half of the candidates goes on.
+        candidates: those that were drawn, then those beyond an edge, which are tried where a winner lies there.
+        confirm: further seeds, on which the best two are run again; none where the best on `seeds` wins.
     """
 
     space: dict[str, dict[str, list[Any]]]
@@ -111,9 +117,11 @@ class Suite:
     """What a file says, with overlay, profile and command line applied. `methods` are labels, in the file's order;
     `variants` the places of its sweep.
 
-    base: what the roots of its data are relative to, its own folder; where the command line says the root, the current
-    one · tuning: where the suite has one that is not done, see `tuned` · added: what the command line adds to the
-    methods, by label, as the file would list it.
+    Attributes:
+        base: what the roots of its data are relative to, its own folder; where the command line says the root, the
+            current one.
+        tuning: where the suite has one that is not done, see `tuned`.
+        added: what the command line adds to the methods, by label, as the file would list it.
     """
 
     name: str
@@ -140,9 +148,12 @@ class Suite:
     ) -> list[Point]:
         """Every point, by scenario, place in the sweep, method and seed.
 
-        scenarios, variants: patterns (`all_*`, `*rank=4*`), any of which must match · methods: labels, to which those
-        come that the command line adds · seeds: instead of the suite's own. An empty argument means everything. Raises
-        UserError for a pattern or a label that nothing answers to.
+        Args:
+            scenarios, variants: patterns (`all_*`, `*rank=4*`), any of which must match.
+            methods: labels, to which those come that the command line adds.
+            seeds: instead of the suite's own.
+
+        An empty argument means everything. Raises UserError for a pattern or a label that nothing answers to.
         """
         for what, patterns, known in (("scenario", scenarios, self.scenarios), ("variant", variants, self.variants)):
             for pattern in patterns:

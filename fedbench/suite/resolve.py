@@ -50,10 +50,13 @@ def load(
     image size, rounds and learning rate go together; a method's own settings lie above it because they are what tells
     that method from the others. A sweep over something that the overlay or a `--set` replaces is not swept.
 
-    sets: `dotted.key=value`; `methods.NAME.option=value` adds a row next to that method's · add: methods that the suite
-    does not list · profile: instead of the suite's · data: an overlay of the suite, a built-in one, or the name of a
-    data set · facts: without them capacities are not compared to anything · text: of a suite that is in no file, which
-    messages call by the path.
+    Args:
+        sets: `dotted.key=value`; `methods.NAME.option=value` adds a row next to that method's.
+        add: methods that the suite does not list.
+        profile: instead of the suite's.
+        data: an overlay of the suite, a built-in one, or the name of a data set.
+        facts: without them capacities are not compared to anything.
+        text: of a suite that is in no file, which messages call by the path.
     """
     return _Resolver(found(str(path)) if text is None else path, catalogue, profile, data, text).suite(sets, add, facts)
 

@@ -115,8 +115,14 @@ def _value(given: Mapping[str, Any], u: float) -> Any:
 def tuning(
     tune: Node, groups: Sequence[Group], drawn: Sequence[Candidate], seeds: Sequence[int], problems: Problems
 ) -> Tuning:
-    """The tuning of a suite. groups: those that it is for · seeds: those that the suite reports. Reports what these
-    groups cannot be tuned by."""
+    """The tuning of a suite.
+
+    Args:
+        groups: those that it is for.
+        seeds: those that the suite reports.
+
+    Reports what these groups cannot be tuned by.
+    """
     given = {key: node.plain() for key, node in tune.value.items()}
     own, confirm = tuple(given.get("seeds", [CANDIDATES_SEED])), tuple(given.get("confirm", ()))
     if both := sorted({*own, *confirm} & {*seeds}):

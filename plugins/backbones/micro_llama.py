@@ -175,9 +175,12 @@ def make(pretrained: bool | str = True, weights_seed: Natural = 0, load: bool = 
     """A Llama of 12 layers, half a million parameters, for texts of at most 128 words, pre-trained on phrases by next
     words.
 
-    Its vocabulary has the words of `phrases6`; of other texts most words are [UNK]. pretrained: true (the shipped
-    weights), false (random) or a path, of a file or of a folder that holds micro_llama-seed0.safetensors and so on ·
-    weights_seed: which run; 0 is shipped.
+    Its vocabulary has the words of `phrases6`; of other texts most words are [UNK].
+
+    Args:
+        pretrained: true (the shipped weights), false (random) or a path, of a file or of a folder that holds
+            micro_llama-seed0.safetensors and so on.
+        weights_seed: which run; 0 is shipped.
     """
     file = weights_file(NAME, pretrained, weights_seed)
     with torch.random.fork_rng(devices=[]):

@@ -55,12 +55,17 @@ def make(
 ) -> Dataset:
     """Your own prompts and completions, for next tokens: a JSONL, Parquet, CSV or TSV file, or a folder of them.
 
-    root: the file or folder · hub: in its place a data set that the library `datasets` loads, its split `train` ·
-    prompt: the column of prompts, or several, which stand on lines of their own · completion: that of completions ·
-    between: what stands between the two · messages: in place of both a column of chats, lists of `role` and `content`,
-    the last of which is the completion; the chat template of `tokenizer` writes them · choices: a column of lists of
-    other completions, for `choice_accuracy` · domain, split: columns of domains (without one, all are one) and of
-    `train` and `test`; without one test_fraction of each domain is drawn by split_seed.
+    Args:
+        root: the file or folder.
+        hub: in its place a data set that the library `datasets` loads, its split `train`.
+        prompt: the column of prompts, or several, which stand on lines of their own.
+        completion: that of completions.
+        between: what stands between the two.
+        messages: in place of both a column of chats, lists of `role` and `content`, the last of which is the
+            completion; the chat template of `tokenizer` writes them.
+        choices: a column of lists of other completions, for `choice_accuracy`.
+        domain, split: columns of domains (without one, all are one) and of `train` and `test`; without one
+            test_fraction of each domain is drawn by split_seed.
 
     Raises: UserError with file and row for what cannot be read, a missing column, and an empty completion.
     """

@@ -78,10 +78,13 @@ def make(
 ) -> Dataset:
     """Words and their definitions: the prompt is `word:`, and a completion is what WordNet says that the word means.
 
-    A domain is a lexicographer file; choices are three other definitions of the same file. root: the folder of any
-    WordNet 3.x, in the place of the prepared one · files: which of the 45 files, six of nouns if not given ·
-    train_per_file, test_per_file: how many definitions of each, different ones, fewer where it has not so many · draw:
-    another number deals others.
+    A domain is a lexicographer file; choices are three other definitions of the same file.
+
+    Args:
+        root: the folder of any WordNet 3.x, in the place of the prepared one.
+        files: which of the 45 files, six of nouns if not given.
+        train_per_file, test_per_file: how many definitions of each, different ones, fewer where it has not so many.
+        draw: another number deals others.
     """
     wanted = list(files or SIX)
     for one in wanted:
