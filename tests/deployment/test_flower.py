@@ -12,7 +12,7 @@ from fedbench.deployment.keys import make_key
 from fedbench.deployment.loopback import Loopback
 from fedbench.deployment.node import Node
 from fedbench.deployment.server import GONE
-from fedbench.registry.assets import Assets
+from fedbench.registry.facts import CachedFacts
 from fedbench.results import read_manifest, read_rows
 from fedbench.results.content import digest_of_cell
 from fedbench.results.store import store_of
@@ -75,7 +75,7 @@ class Federated:
     def __init__(self, folder, plugins):
         self.folder = folder
         suite = load(write_suite(folder, changes=THREE), plugins, sets=["engine=sequential"])
-        (self.cell,) = cells_of(suite.points(), plugins, Assets(plugins, suite.base))
+        (self.cell,) = cells_of(suite.points(), plugins, CachedFacts(plugins, suite.base))
 
     def job(self, place):
         manifest = {**self.cell.manifest(), "git": None}

@@ -7,7 +7,7 @@ from PIL import Image
 from fedbench.deployment import wire
 from fedbench.deployment.deployed import Deployed
 from fedbench.errors import UserError
-from fedbench.registry.assets import Assets
+from fedbench.registry.facts import CachedFacts
 from fedbench.runner.runner import load
 from fedbench.simulation.checkpoint import Progress
 from fedbench.simulation.simulation import Simulation
@@ -99,4 +99,4 @@ def test_a_simulation_has_no_examples_of_nodes(config, plugins):
     with pytest.raises(UserError, match="the examples of this suite are on nodes: `fedbench deploy run` computes it"):
         Simulation(config, plugins)
     with pytest.raises(UserError, match="the examples of this suite are on nodes"):
-        Assets(plugins).prepare(config)
+        CachedFacts(plugins).prepare(config)
