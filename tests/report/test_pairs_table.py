@@ -1,4 +1,4 @@
-"""Pairs of fedbench/report/board_frames.py: every two methods, for people and for programs."""
+"""Pairs of fedbench/report/views/pairs.py: every two methods, for people and for programs."""
 
 from __future__ import annotations
 
