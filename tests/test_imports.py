@@ -46,6 +46,8 @@ NO_TORCH = [
     "fedbench.suite",
     "fedbench.types",
 ]
+# What makes tables takes pandas and scipy, and no torch.
+TABLES = ["fedbench.report.style", "fedbench.report.run_scores", "fedbench.report.views.by_name"]
 
 # Tables are pandas DataFrames.
 TABLES = ["fedbench.report.style", "fedbench.report.run_scores", "fedbench.report.views.leaderboard"]
@@ -83,6 +85,9 @@ def test_what_starts_at_once_imports_no_torch(names, without):
         "    importlib.import_module(name)\n"
         f"    heavy = {without!r} & set(sys.modules)\n"
         "    assert not heavy, f'{name} imports {heavy}'\n"
+        f"for name in {TABLES!r}:\n"
+        "    importlib.import_module(name)\n"
+        "    assert not {'torch', 'timm'} & set(sys.modules), name\n"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -21,12 +21,11 @@ from rich.progress import (
 from rich.text import Text
 
 from fedbench.commands.output import Screen, tell_left_out, wide
-from fedbench.report.run_scores import is_fraction
 from fedbench.results import examine, read_index
 from fedbench.results.columns import HALVED
 from fedbench.results.index import CELLS, read_expected
 from fedbench.results.manifest import believed_manifest
-from fedbench.results.metric_direction import first_metric
+from fedbench.results.metric_direction import first_metric, is_fraction
 from fedbench.results.result import COMPARED
 from fedbench.results.store import folder_of
 from fedbench.runner.cells import Cell

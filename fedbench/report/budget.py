@@ -6,10 +6,10 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from fedbench.errors import UserError
-from fedbench.results.costs import PAID, Spending
+from fedbench.results.costs import PAID
 from fedbench.results.scores import mean
 
 if TYPE_CHECKING:
@@ -53,11 +53,6 @@ def read_budget(text: str) -> Budget | None:
     return Budget(what, amount_of(amount, what, f"--at {text}") if sign else None)
 
 
-def paid(result: Result, what: str) -> Spending | None:
-    """What a finished run has paid; None where that is not known, for want of devices or of their watts."""
-    return result.paid(what)
-
-
 def unknown(results: Iterable[Result], what: str) -> str:
     """Why nobody knows what these have spent."""
     given = [devices for r in results if (devices := r.manifest["config"].get("devices"))]
@@ -72,7 +67,7 @@ def unknown(results: Iterable[Result], what: str) -> str:
 def check_known(results: Iterable[Result], what: str) -> None:
     """Raises: UserError where results are finished and of none is known what it has paid."""
     finished = [r for r in results if r.status == "finished"]
-    if what in UNKNOWN and finished and not any(paid(r, what) for r in finished):
+    if what in UNKNOWN and finished and not any(r.paid(what) for r in finished):
         raise UserError(
             f"these results have {unknown(finished, what)}.\n`devices:` in a suite's scenario gives them some."
         )
@@ -92,7 +87,7 @@ def cheapest(
     totals = {
         label: max(spent)
         for label, results in cells.items()
-        if (spent := [s.total for r in results if _computes(r) and (s := paid(r, what))]) and max(spent) > 0
+        if (spent := [s.total for r in results if _computes(r) and (s := r.paid(what))]) and max(spent) > 0
     }
     own = {label: total for label, total in totals.items() if label in methods} or totals
     return min(own.items(), key=lambda item: item[1], default=None)
@@ -100,7 +95,7 @@ def cheapest(
 
 def _computes(result: Result) -> bool:
     """Whether it is finished, and its clients have computed."""
-    return result.status == "finished" and (flops := paid(result, "flops")) is not None and flops.total > 0
+    return result.status == "finished" and (flops := result.paid("flops")) is not None and flops.total > 0
 
 
 def cost(result: Result) -> Costs | None:
@@ -168,48 +163,22 @@ SEEDS: Mapping[str, Callable[[Sequence[Any]], Any]] = {
 }  # fmt: skip
 
 
-# Amounts with units as people write them, such as 80 %, 1.5 GB, 2 TFLOPs, 1h 30min or 2kWh
+# Amounts with units as people write them, such as 1.5 GB, 2 TFLOPs, 1h 30min or 2kWh
 
 NUMBER = r"[+-]?(?:\d[\d,]*(?:\.\d+)?|\.\d+)(?:[eE][+-]?\d+)?"
 PREFIXES = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12, "p": 1e15, "e": 1e18}
 TIMES = {"s": 1, "sec": 1, "min": 60, "m": 60, "h": 3600, "d": 86400, "day": 86400, "days": 86400}
-KINDS = {"b": "bytes", "flops": "flops", "j": "joules", "wh": "joules"}
-WATT_HOUR = 3600  # joules
-EXAMPLES = {
-    "%": "80 or 80%", "bytes": "100MB", "flops": "2TFLOPs", "joules": "2kWh", "seconds": "1h 30min", "": "80",
-}  # fmt: skip
-
-
-class Quantity(NamedTuple):
-    """number: in percent, bytes, FLOPs, joules or seconds, as kind says; kind "" is a bare number."""
-
-    number: float
-    kind: str = ""
-
-
-def quantity(text: str) -> Quantity | None:
-    """Read a quantity; decimal units. None for what is no number."""
-    text = text.strip()
-    if found := re.fullmatch(rf"({NUMBER})\s*(%?)", text):
-        return Quantity(_float(found[1]), found[2])
-    if found := re.fullmatch(rf"({NUMBER})\s*([kMGTPE]?)(B|FLOPs|J|Wh)", text, re.IGNORECASE):
-        kind, hours = KINDS[found[3].lower()], WATT_HOUR if found[3].lower() == "wh" else 1
-        return Quantity(_float(found[1]) * PREFIXES[found[2].lower()] * hours, kind)
-    if found := re.fullmatch(rf"({NUMBER})\s*([kMGTP])", text):
-        return Quantity(_float(found[1]) * PREFIXES[found[2].lower()])
-    if re.fullmatch(rf"(?:{NUMBER}\s*[a-z]+\s*)+", text):
-        parts = re.findall(rf"({NUMBER})\s*([a-z]+)", text)
-        if all(unit in TIMES for _, unit in parts):
-            return Quantity(sum(_float(number) * TIMES[unit] for number, unit in parts), "seconds")
-    return None
-
-
-def _float(text: str) -> float:
-    return float(text.replace(",", ""))
+UNITS: Mapping[str, Mapping[str, int]] = {
+    "bytes": {"b": 1},
+    "flops": {"flops": 1},
+    "joules": {"j": 1, "wh": 3600},
+    "seconds": {},
+}
+EXAMPLES = {"bytes": "100MB", "flops": "2TFLOPs", "joules": "2kWh", "seconds": "1h 30min"}
 
 
 def amount_of(text: str, kind: str, asked: str) -> float:
-    """A positive amount of one kind, with or without its unit.
+    """A positive amount of one kind, with or without its unit; decimal units.
 
     Args:
         text: what was written.
@@ -219,7 +188,16 @@ def amount_of(text: str, kind: str, asked: str) -> float:
     Raises:
         UserError: for anything else.
     """
-    found = quantity(text)
-    if found is None or found.kind not in ("", kind) or not 0 < found.number < math.inf:
-        raise UserError(f"{asked}: {text.strip()!r} is no amount of {kind}. Write {EXAMPLES[kind]}, for example.")
-    return found.number
+    amount, written, units = 0.0, text.strip(), UNITS[kind]
+    parts = re.findall(rf"({NUMBER})\s*([a-z]+)", written)
+    if kind == "seconds" and re.fullmatch(rf"(?:{NUMBER}\s*(?:{'|'.join(TIMES)})\s*)+", written):
+        amount = sum(_float(number) * TIMES[unit] for number, unit in parts)
+    elif found := re.fullmatch(rf"({NUMBER})\s*([kMGTPE]?)({'|'.join(units)}|)", written, re.IGNORECASE):
+        amount = _float(found[1]) * PREFIXES[found[2].lower()] * units.get(found[3].lower(), 1)
+    if not 0 < amount < math.inf:
+        raise UserError(f"{asked}: {written!r} is no amount of {kind}. Write {EXAMPLES[kind]}, for example.")
+    return amount
+
+
+def _float(text: str) -> float:
+    return float(text.replace(",", ""))

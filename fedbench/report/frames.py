@@ -10,8 +10,7 @@ import numpy as np
 import pandas
 
 from fedbench.report.grouping import Place
-from fedbench.report.run_scores import is_fraction
-from fedbench.results.metric_direction import HIGHER, LOWER, higher_is_better, measure
+from fedbench.results.metric_direction import HIGHER, LOWER, higher_is_better, is_fraction, measure
 from fedbench.words import human_bytes, human_flops, human_joules, lasting, roughly, three_digits
 
 PLACE = Place._fields  # the columns that say which leaderboard a row belongs to
@@ -114,6 +113,7 @@ UNITS: Mapping[str, Callable[[Any], str]] = {
     "names": lambda value: value if isinstance(value, str) else ", ".join(value),
 }
 
+AS_SHOWN = {"share": "%", "crossed": "bytes", "cell seconds": "seconds", "estimate": "seconds"}  # units of UNITS
 PLAIN = ("text", "int", "decimal", "rank", "p", "yes", "names")  # of UNITS, what is no unit
 
 _HIDDEN = Format(part="")
@@ -212,7 +212,7 @@ def unit_in(attrs: Mapping[Any, Any], column: str) -> str:
     unit = format_in(attrs, column).unit
     if unit in ("score", "points"):
         return measure(str(attrs.get("metric", "accuracy"))).unit
-    return "" if unit in PLAIN else unit
+    return "" if unit in PLAIN else AS_SHOWN.get(unit, unit)
 
 
 def page(key: Sequence[Any], **facts: Any) -> dict[str, Any]:

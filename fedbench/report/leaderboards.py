@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 from fedbench.errors import UserError
-from fedbench.report.budget import PAID, Budget, Costs, cheapest, check_known, cost, mean_cost, paid, read_budget
+from fedbench.report.budget import PAID, Budget, Costs, cheapest, check_known, cost, mean_cost, read_budget
 from fedbench.report.grouping import (
     UNRANKED,
     Place,
@@ -20,12 +20,12 @@ from fedbench.report.grouping import (
     unknown,
 )
 from fedbench.report.missing_values import ABSENCES, notes
-from fedbench.report.run_scores import AT, MeanScore, RunScores, check_direction, is_fraction, metrics, run, score
+from fedbench.report.run_scores import AT, MeanScore, RunScores, check_direction, metrics, run, score
 from fedbench.report.significance import groups_of, margin_of
 from fedbench.report.statistics.pairs import Draws, Pair, by_draw, paired, turned, verdicts
 from fedbench.results import Result
 from fedbench.results.identity import mixed_settings, mixed_versions
-from fedbench.results.metric_direction import VALIDATION, higher_is_better, without_noise
+from fedbench.results.metric_direction import VALIDATION, higher_is_better, is_fraction, without_noise
 
 
 @dataclass(frozen=True)
@@ -304,7 +304,7 @@ def _run(result: Result, metric: str, split: str, at: str | Budget) -> RunScores
             return run(tested, result.entry.seed, metric, at, validated=validated)
         except UserError as error:
             raise UserError(f"{result.folder}: {error}") from None
-    spent = paid(result, at.what)
+    spent = result.paid(at.what)
     if spent is None:
         return None
     found = run(tested, result.entry.seed, metric, "final", spent.until(at.amount or 0.0))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fedbench.report.budget import Budget, paid, unknown
+from fedbench.report.budget import Budget, unknown
 from fedbench.report.frames import DASH
 from fedbench.results.columns import DAMAGED, HALVED, INTERRUPTED, PENDING
 from fedbench.words import amount, span
@@ -128,7 +128,7 @@ def _unfinished(results: Sequence[Result]) -> Iterator[tuple[str, str]]:
 
 def _paid(results: Sequence[Result], budget: Budget) -> bool:
     """Whether it is known what some seed has spent."""
-    return any(paid(r, budget.what) for r in results if r.status == "finished")
+    return any(r.paid(budget.what) for r in results if r.status == "finished")
 
 
 def _over(results: Sequence[Result], row: Any, budget: Budget | None) -> str:
@@ -140,7 +140,7 @@ def _over(results: Sequence[Result], row: Any, budget: Budget | None) -> str:
     for r in results:
         if r.status != "finished" or r.entry.seed in shown:
             continue
-        tested, spending = r.scores(row.metric), paid(r, budget.what)
+        tested, spending = r.scores(row.metric), r.paid(budget.what)
         if tested and spending:
             late.append((spending.by(min(tested)), min(tested), r.entry.seed))
     if not late:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from fedbench.errors import UserError
-from fedbench.report.budget import check_known, paid
+from fedbench.report.budget import check_known
 from fedbench.report.grouping import Place, by_label, distinct, headings, registered, settings
 from fedbench.report.run_scores import curve
 from fedbench.results import Result
@@ -131,7 +131,7 @@ def points(result: Result, metric: str, x: str) -> dict[int, CurvePoint]:
     found = curve(result.scores(metric))
     if x == "rounds":
         return {t: CurvePoint(t, *values) for t, values in found.items()}
-    spent = paid(result, x)
+    spent = result.paid(x)
     return {t: CurvePoint(spent.by(t), *values) for t, values in found.items()} if spent else {}
 
 

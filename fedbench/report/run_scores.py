@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from fedbench.errors import UserError
 from fedbench.report.statistics.intervals import interval
 from fedbench.report.statistics.pairs import Draws, by_draw
-from fedbench.results.metric_direction import best_round, higher_is_better, measure
+from fedbench.results.metric_direction import best_round, higher_is_better
 from fedbench.results.scores import Tested, average, by_client, by_domain, mean, spread
 
 if TYPE_CHECKING:
@@ -21,11 +21,6 @@ UNCHOSEN = (
     "--at best needs validation examples, and this cell held none out: a round that is chosen by its test score "
     "flatters itself.\nSay `evaluation: {validation: 0.1}` in the suite and run it again, or take --at final."
 )
-
-
-def is_fraction(metric: str) -> bool:
-    """Whether a metric is a fraction, which is shown in percent; a loss is shown as it is."""
-    return measure(metric).unit == "%"
 
 
 def check_direction(results: Iterable[Result], metric: str) -> None:

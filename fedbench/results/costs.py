@@ -95,7 +95,7 @@ def totals(whole: Whole) -> dict[str, dict[str, Any]]:
     parts += [_coverage(whole("rounds", ("round", "trained_layers", "arrived")))]
     parts += [of_server.set_axis(["server_flops", "server_memory"], axis=1), storage.set_axis(["storage"], axis=1)]
     joined = pandas.concat([part.set_axis(part.index.astype(str)) for part in parts], axis=1)
-    joined = joined[joined["rows"].notna()].astype({"rows": int, "last": int})
+    joined = joined[joined["rows"].notna()].astype({"rows": int, "last": int, "gamma": "Int64"})
     joined[["returned", "layers"]] = joined[["returned", "layers"]].fillna(0).astype(int)
     found = joined.astype(object).where(joined.notna(), None).to_dict("index")
     for id, own in zip(memory.index, memory.itertuples(index=False, name=None), strict=True):

@@ -64,6 +64,11 @@ def measure(metric: str) -> Measure:
     return Measure(own.better or (LOWER if low else HIGHER), own.unit or "%" * ("accuracy" in metric), own.format)
 
 
+def is_fraction(metric: str) -> bool:
+    """Whether a metric is a fraction, which is shown in percent; a loss is shown as it is."""
+    return measure(metric).unit == "%"
+
+
 def higher_is_better(metric: str) -> bool:
     return measure(metric).better == HIGHER
 

@@ -10,10 +10,9 @@ from fedbench.errors import UserError
 from fedbench.registry.catalogue import Component, Unfit
 from fedbench.report.frames import number
 from fedbench.report.leaderboards import leaderboards
-from fedbench.report.run_scores import is_fraction
 from fedbench.results import load, metric_direction, store
 from fedbench.results.manifest import read_manifest, write_manifest
-from fedbench.results.metric_direction import Measure, best_round, declare, higher_is_better, measure
+from fedbench.results.metric_direction import Measure, best_round, declare, higher_is_better, is_fraction, measure
 
 MINE = """
 from fedbench import hookimpl

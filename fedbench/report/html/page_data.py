@@ -13,7 +13,6 @@ import pandas
 
 from fedbench import __version__
 from fedbench.errors import UserError
-from fedbench.report.budget import paid
 from fedbench.report.frames import PLACE, records, with_attrs
 from fedbench.report.grouping import Place, cited, headings, registered, select
 from fedbench.report.html.origin import origin
@@ -21,7 +20,7 @@ from fedbench.report.layout import Column, Page, laid_out
 from fedbench.report.leaderboards import Leaderboard, leaderboards
 from fedbench.report.paper import comparisons
 from fedbench.report.plot_data import AXES, Board, boards, by_method, styles
-from fedbench.report.run_scores import curve, is_fraction
+from fedbench.report.run_scores import curve
 from fedbench.report.standings import Standing, standings
 from fedbench.report.statistics.ranks import bars
 from fedbench.report.style import style
@@ -36,7 +35,7 @@ from fedbench.report.views.sizes import deployable
 from fedbench.report.views.summary import lettered, summary
 from fedbench.report.views.tuning import Tuned, by_place, of_results, tuning
 from fedbench.results import Result
-from fedbench.results.metric_direction import higher_is_better
+from fedbench.results.metric_direction import higher_is_better, is_fraction
 
 POINTS = 120_000  # numbers in lines; of more, lines keep fewer points
 LEAST = 12  # points that a line keeps
@@ -282,7 +281,7 @@ def line(result: Result, metric: str, most: int) -> dict[str, Any] | None:
     if not by_round:
         return None
     chosen = thinned(list(by_round), most)
-    spent = {axis: found for axis in AXES if axis != "rounds" and (found := paid(result, axis))}
+    spent = {axis: found for axis in AXES if axis != "rounds" and (found := result.paid(axis))}
     x = {"rounds": list(chosen)} | {axis: [rounded(one.by(t)) for t in chosen] for axis, one in spent.items()}
     domains = dict.fromkeys(name for t in chosen for name in by_round[t][1])
     return {

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas
 
-from fedbench.report.budget import MEANING, PAID, check_known, paid, unknown
+from fedbench.report.budget import MEANING, PAID, check_known, unknown
 from fedbench.report.frames import PLACE, Format, frame
 from fedbench.report.leaderboards import Leaderboard, Row
 from fedbench.report.significance import CONDITIONS
@@ -78,7 +78,7 @@ def _spent(row: Row, what: str) -> float | None:
     if what == "memory":
         return row.cost["memory_max"] if row.cost else None
     cells = row.finished
-    spent = [spending.by(run.round) for run in row.runs if (spending := paid(cells[run.seed], what))]
+    spent = [spending.by(run.round) for run in row.runs if (spending := cells[run.seed].paid(what))]
     return sum(spent) / len(spent) if len(spent) == len(row.runs) else None
 
 

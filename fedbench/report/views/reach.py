@@ -10,13 +10,13 @@ from typing import Any
 import pandas
 
 from fedbench.errors import UserError
-from fedbench.report.budget import PAID, paid
+from fedbench.report.budget import PAID
 from fedbench.report.frames import PLACE, Format, frame, page
 from fedbench.report.leaderboards import Leaderboard, Row
-from fedbench.report.run_scores import curve, is_fraction
+from fedbench.report.run_scores import curve
 from fedbench.report.views.leaderboard import about
 from fedbench.results import Result
-from fedbench.results.metric_direction import higher_is_better, reaches
+from fedbench.results.metric_direction import higher_is_better, is_fraction, reaches
 from fedbench.results.scores import mean, spread
 
 # What is needed until then, in the order of the table, and the titles.
@@ -100,4 +100,4 @@ def needs(result: Result, metric: str, target: float) -> dict[str, float]:
     first = next((t for t, value in averages if reaches(value, target, metric)), None)
     if first is None:
         return {}
-    return {"rounds": float(first)} | {what: spent.by(first) for what in PAID if (spent := paid(result, what))}
+    return {"rounds": float(first)} | {what: spent.by(first) for what in PAID if (spent := result.paid(what))}
