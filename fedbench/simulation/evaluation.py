@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from fedbench.engine.process_group import ALONE, ProcessGroup
-from fedbench.families.width.narrow import rate_of
 from fedbench.method import Method, Predict, State
 from fedbench.models.globalmodel import GlobalModel
 from fedbench.results.metric_direction import VALIDATION
@@ -24,6 +23,7 @@ from fedbench.simulation.federated_data import TEST, EvalSplit
 from fedbench.simulation.federation import Federation
 from fedbench.simulation.next_tokens import CHOICE, Continuations, token_rows
 from fedbench.types import GLOBAL, MIXED, Client, Scenario, Size
+from fedbench.types.clients import rate_of
 from fedbench.types.metric import measured
 
 Metric = Callable[[Tensor, Tensor], float]

@@ -12,7 +12,6 @@ import numpy as np
 from fedbench.devices.fitting import RoundSeconds, round_seconds
 from fedbench.errors import UserError
 from fedbench.families.aggregation import WEIGHTS
-from fedbench.families.layer_effects import effects
 from fedbench.method import Method, State
 from fedbench.models.backbone import Blocks, Plain
 from fedbench.models.param_paths import trained_layers
@@ -25,6 +24,7 @@ from fedbench.simulation.evaluation import Answers, Deployment, Evaluation, Runn
 from fedbench.simulation.failure_reason import Diverged
 from fedbench.simulation.faults import NOT_FINITE
 from fedbench.simulation.federation import Federation
+from fedbench.simulation.layer_effects import effects
 from fedbench.types import ClientCost, Cohort, Dataset, Report, Size, Uploads
 
 Rows = list[dict[str, Any]]

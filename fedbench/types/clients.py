@@ -226,3 +226,13 @@ class Cohort:
             ranks=None if self.ranks is None else self.ranks[rows],
             widths=None if self.widths is None else self.widths[rows],
         )
+
+
+def rate_of(rates: Sequence[float], L_n: float, L: int, width: float | None = None) -> float | None:
+    """Return the largest rate of a narrow model that a client can hold, None where it can hold none.
+
+    Where the scenario gives it a width: the largest rate up to that. Else the largest g whose share of the weights,
+    about g^2, is at most L_n / L, the share that methods of unequal depth are given by the same capacity.
+    """
+    fits = [g for g in rates if (g <= width + 1e-9 if width is not None else g * g <= L_n / L + 1e-9)]
+    return max(fits, default=None)

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from fedbench.families.layer_effects import effects
 from fedbench.models.adapter import LowRank
 from fedbench.models.backbone import Blocks
+from fedbench.simulation.layer_effects import effects
 from fedbench.testing.setups import cohort_of, setup_of, tiny_vit, untouched
 from fedbench.types import Plan, Report, Uploads
 

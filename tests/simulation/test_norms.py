@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from fedbench.families.layer_effects import factors, norm_of_mean
+from fedbench.simulation.layer_effects import factors, norm_of_mean
 from fedbench.testing.setups import setup_of, tiny_vit
 
 LORA = {"name": "lora", "rank": 2, "alpha": 6.0, "targets": "reference"}

@@ -169,13 +169,3 @@ def offered(method: str, option: str, rates: Sequence[float]) -> tuple[float, ..
         if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 < rate <= 1:
             raise UserError(f"{method}: {option} are above 0 and at most 1, not {rate!r}")
     return tuple(sorted({float(rate) for rate in rates}, reverse=True))
-
-
-def rate_of(rates: Sequence[float], L_n: float, L: int, width: float | None = None) -> float | None:
-    """The largest rate that a client can hold, None where it can hold none.
-
-    Where the scenario gives it a width: the largest rate up to that. Else the largest g whose share of the weights,
-    about g^2, is at most L_n / L, the share that methods of unequal depth are given by the same capacity.
-    """
-    fits = [g for g in rates if (g <= width + 1e-9 if width is not None else g * g <= L_n / L + 1e-9)]
-    return max(fits, default=None)

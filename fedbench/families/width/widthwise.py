@@ -14,13 +14,14 @@ from torch import Generator, Tensor
 from fedbench.errors import NotApplicable
 from fedbench.families.regularizer import refuse_books
 from fedbench.families.wholemodel import Answer, OnLogits, Visit, WholeModelMethod, fit, price_of, trainable
-from fedbench.families.width.narrow import Cuts, NarrowModel, offered, rate_of
+from fedbench.families.width.narrow import Cuts, NarrowModel, offered
 from fedbench.families.width.units import Rule
 from fedbench.method import Method, Ref, Setup, State
 from fedbench.models.backbone import HEAD
 from fedbench.models.cost import micro_batch_of
 from fedbench.seeding import generator as seeded
 from fedbench.types import ClientCost, Cohort, Report, Size, Uploads
+from fedbench.types.clients import rate_of
 
 # Trains a visit's weights, which are those of the part; returns their mean training loss. The generator is the
 # client's own of this round.

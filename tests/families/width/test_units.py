@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from fedbench.errors import UserError
-from fedbench.families.width.narrow import offered, rate_of
+from fedbench.families.width.narrow import offered
 from fedbench.families.width.units import Axis, Units, WidthMap, count, first
+from fedbench.types.clients import rate_of
 
 MAP = WidthMap(
     {"D": Units(4), "heads": Units(3, runs=2)},

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from fedbench.errors import NotApplicable, UserError
-from fedbench.families.layer_effects import effects
 from fedbench.seeding import generator
+from fedbench.simulation.layer_effects import effects
 from fedbench.testing import check_method
 from fedbench.testing.setups import CLASSES, cohort_of, setup_of, tiny_vit
 from fedbench.types import Exit
