@@ -16,7 +16,7 @@ TOP = Path(__file__).parents[1]
 OURS = (str(TOP / "fedbench") + os.sep, str(TOP / "plugins") + os.sep)
 CELL = ("run", "quickstart", "--method", "fedra", "--seed", "0", "--set", "train.rounds=1")
 # Python imports a module of this name in every process that it starts; forked ones inherit the profiler.
-TRACER = '''
+TRACER = """
 import os, sys, threading
 
 OURS, FOLDER, seen, pid = {ours!r}, {folder!r}, set(), [0]
@@ -43,7 +43,7 @@ def profile(frame, event, argument):
 
 threading.setprofile(profile)
 sys.setprofile(profile)
-'''
+"""
 
 
 def traced(words: tuple[str, ...], cwd: Path) -> dict[str, set[str]]:
