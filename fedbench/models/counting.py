@@ -22,7 +22,6 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from fedbench.models.adapter import SeededDropout
 from fedbench.models.backbone import Blocks, Body, Model, copy_of
-from fedbench.models.kernels import onednn_linear
 from fedbench.models.lowrank import pairs
 from fedbench.models.param_paths import holds, layer_of, name_of
 from fedbench.types import Exit
@@ -44,8 +43,6 @@ def _elsewhere(*shapes: Any, **others: Any) -> int:
 
 
 ATTENTION_OF_CPUS = {torch.ops.aten._scaled_dot_product_flash_attention_for_cpu: _elsewhere}
-if onednn_linear() is not None:  # what frozen heads are multiplied by
-    ATTENTION_OF_CPUS[torch.ops.mkldnn._linear_pointwise] = _elsewhere
 
 
 def counted(
@@ -71,9 +68,13 @@ def counted(
 
 
 def quickest(on: Callable[[str], Found], model: nn.Module, image_size: int, unused: Iterable[nn.Module] = ()) -> Found:
-    """What on(device) gives, on the CPU where the model is small and that works there."""
+    """What on(device) gives, on the CPU where the model is small and that works there.
+
+    The head of next tokens is multiplied by a kernel of the CPU that the counter does not know.
+    """
     left_out = sum(p.numel() for part in unused for p in part.parameters())
-    if image_size <= SIDE and sum(p.numel() for p in model.parameters()) - left_out <= SMALL:
+    there = not getattr(model, "predicts_tokens", False)
+    if there and image_size <= SIDE and sum(p.numel() for p in model.parameters()) - left_out <= SMALL:
         # As the default device, a mode stands around every call of torch, which doubles what they take.
         elsewhere = torch.get_default_device().type != "cpu"
         try:
