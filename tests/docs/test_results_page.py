@@ -82,4 +82,5 @@ def test_the_ways_to_read_results_run(tmp_path, monkeypatch, capsys):
         if block.heading != REOPEN:
             exec(compile(block.text, block.place, "exec"), {})
     printed = capsys.readouterr().out
-    assert "0.75" in printed and "fedra 0 1.0 MB up" in printed and re.search(r"^[0-9a-f]{64}$", printed, re.MULTILINE)
+    assert "0.75" in printed and re.search(r"^[0-9a-f]{12} +1\.0$", printed, re.MULTILINE)  # MB
+    assert re.search(r"^[0-9a-f]{64}$", printed, re.MULTILINE)
