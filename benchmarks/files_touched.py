@@ -1,4 +1,4 @@
-"""Which files of fedbench the run of one cell passes through, and those of `compare`: `python benchmarks/files_touched.py`.
+"""Which files of fedbench a run of one cell passes through, and `compare`: `python benchmarks/files_touched.py`.
 
 A file is counted if one of its functions is called in any of the processes: the command, the server of workers, the
 guard and the worker. What is executed on import alone does not count. `--list` prints the files, by process.
