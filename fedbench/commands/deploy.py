@@ -18,11 +18,12 @@ PORT = 9092  # of a SuperLink
 
 @click.group()
 def deploy() -> None:
-    """Compute the cells of a suite on machines that have examples of their own, through Flower.
+    """Compute cells on machines with examples of their own.
 
     \b
     fedbench deploy link federation --clients 2 --name server.example.org
-    fedbench deploy node --data pictures --superlink server.example.org:9092 --key client-0 --ca ca.crt
+    fedbench deploy node --data pictures --superlink server.example.org:9092 \\
+        --key client-0 --ca ca.crt
     fedbench deploy run my_suite.yaml --superlink federation
 
     The first and the last on the server, the second on each device. docs/deploy.md goes through all of it. On this
@@ -38,7 +39,10 @@ def deploy() -> None:
 @click.option("--host", default="0.0.0.0", show_default=True, help="The address to listen on.")
 @click.option("--port", default=PORT, show_default=True, type=click.IntRange(1, 65535), help="The port to listen on.")
 def link(folder: str, clients: int | None, names: tuple[str, ...], host: str, port: int) -> None:
-    """Run the SuperLink of a federation, until it is ended by Ctrl-C.
+    """Run a federation's SuperLink until you press Ctrl-C.
+
+    \b
+    fedbench deploy link federation --clients 2 --name server.example.org
 
     FOLDER is made where it is not there: with a certificate, a database, and a key for each client in FOLDER/keys. Give
     each device its own key and FOLDER/ca.crt, and no other file. A federation that is there stays as it was made.
@@ -66,7 +70,13 @@ def link(folder: str, clients: int | None, names: tuple[str, ...], host: str, po
 @click.option("--ca", type=FilePath(), metavar="FILE", help="The certificate; default: ca.crt next to the key.")
 @PLUGINS
 def node(data: str, superlink: str, key: str, ca: str | None, plugins: tuple[str, ...]) -> None:
-    """Be a client: run a SuperNode and its trainer, until they are ended by Ctrl-C.
+    """Be a client: run a SuperNode and its trainer.
+
+    \b
+    fedbench deploy node --data pictures --superlink server.example.org:9092 \\
+        --key client-0
+
+    It runs until you press Ctrl-C.
 
     DIR is laid out as the data set of the suites that come. The client trains on its training split, and no example
     leaves this machine. It dials out and needs no open port. What ends by itself is started again.
@@ -91,13 +101,23 @@ def node(data: str, superlink: str, key: str, ca: str | None, plugins: tuple[str
     "--least", type=click.FloatRange(0, 1), default=0.5, show_default=True, help="The share that must answer."
 )
 @click.option(
-    "--wait", type=click.FloatRange(min=0, min_open=True), default=600.0, show_default=True, metavar="SECONDS"
+    "--wait",
+    type=click.FloatRange(min=0, min_open=True),
+    default=600.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long a round waits for its nodes.",
 )
 @cells
 @RESULTS
 @click.pass_context
 def run(context: click.Context, suite: str, superlink: str, least: float, wait: float, **choices: Any) -> None:
-    """Run SUITE on the nodes of a federation, on the machine of its SuperLink.
+    """Run SUITE on the nodes of a federation.
+
+    \b
+    fedbench deploy run my_suite.yaml --superlink federation
+
+    This runs on the machine of the SuperLink.
 
     Every client is a node with examples of its own; what the suite's data set has for testing is tested here. A round
     waits --wait SECONDS for its nodes. Where less than --least of them answer, or where the SuperLink ends, the cell is
@@ -125,9 +145,14 @@ def run(context: click.Context, suite: str, superlink: str, least: float, wait: 
 
 @deploy.command()
 @click.argument("folder", type=FilePath())
-@click.option("--format", "form", type=click.Choice(["text", "csv", "json"]), default="text", show_default=True)
+@click.option(
+    "--format", "form", type=click.Choice(["text", "csv", "json"]), default="text", show_default=True, help="For what."
+)
 def wire(folder: str, form: str) -> None:
-    """Show what was measured of a suite's deployed cells, next to what is simulated of them.
+    """Show what was measured next to what is simulated.
+
+    \b
+    fedbench deploy wire results/quickstart
 
     FOLDER is a suite's, such as results/quickstart. Bytes are those of the tensors; `framing` is what messages have
     beyond them, in percent. docs/deploy.md says what the columns mean.

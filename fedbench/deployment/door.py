@@ -33,9 +33,10 @@ def _part(there: socket.socket) -> bytes:
 
 
 def _exactly(there: socket.socket, size: int) -> bytes:
-    parts = bytearray()
-    while len(parts) < size:
-        if not (more := there.recv(min(size - len(parts), 2**20))):
+    parts, read = bytearray(size), 0
+    view = memoryview(parts)
+    while read < size:
+        if not (n := there.recv_into(view[read:])):
             raise ConnectionError("the other side has ended")
-        parts += more
+        read += n
     return bytes(parts)

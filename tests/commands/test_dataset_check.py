@@ -64,7 +64,7 @@ def test_check_of_a_whole_data_set_is_fine(tmp_path):
 def test_check_without_names_takes_what_is_here(tmp_path):
     nicopp(tmp_path / "data/nicopp")
     said = data("check", cwd=tmp_path)
-    absent = "Not here: cifar10, cifar100, domainnet, emoji6, fashion_mnist, tiny_imagenet, vader_domains."
+    absent = "Not here: cifar10, cifar100, domainnet, emoji6, fashion_mnist, tiny_imagenet, vader_domains, wordnet."
     assert said.startswith("nicopp\n") and absent in flat(said)
 
 

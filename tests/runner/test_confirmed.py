@@ -282,8 +282,6 @@ def test_boards_name_a_method_without_a_stable_candidate(tmp_path, own_cache):
     assert "No stable candidate, and so no result: tiny · small · fedra;" in fedbench("compare", "r", cwd=folder).stderr
     told = fedbench("compare", "tuning", "r", cwd=folder, columns=120).stdout
     assert "fedra   no stable candidate" in told and "predicts one class" in told
-    refused = fedbench("tune", "tiny.yaml", "--plugin", TINY, "--results", "r", cwd=folder)
-    assert refused.exit_code == 2 and "no stable candidate: small · fedra" in refused.stderr
     write_cell(folder / "r" / "tiny", "odd", scenario="small", evaluation=eval_rows({4: {"a": 0.5}}))
     shown = fedbench("compare", "r", cwd=folder, columns=200)
     assert "No stable candidate, and so no result: tiny · small · fedra;" in shown.stdout and not shown.stderr

@@ -18,7 +18,6 @@ from supervised import server_without_torch
 
 from fedbench.errors import Interrupted
 from fedbench.results import read_manifest
-from fedbench.runner import local
 from fedbench.runner.local import Local
 from fedbench.simulation.checkpoint import Checkpoints
 
@@ -108,7 +107,7 @@ def test_a_second_call_ends_it_at_once(tmp_path, own_cache):
 
 def test_a_cell_that_kills_the_server_costs_itself_alone(tmp_path, own_cache, monkeypatch):
     """These cells train nothing, and so their server loads no torch."""
-    monkeypatch.setattr(local, "CELL", "supervised:cell")
+    monkeypatch.setattr(Local, "cell", "supervised:cell")
     order, events = kills.order_of(tmp_path, "chained", 1), []
     jobs = [kills.moved(order, tmp_path / name).to_json() for name in ("before", "kills", "after")]
     with server_without_torch():

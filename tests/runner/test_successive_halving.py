@@ -208,7 +208,7 @@ def test_a_plan_shows_what_is_tried_and_what_reports(tuned, tmp_path):
     assert tried["images"] == reporting["images"] * 8 / 4
     shown = fedbench(*words, "r", "--cost", "--jobs", 1, "--device", "cpu", cwd=folder, columns=80).stdout
     assert "tuning, to round 1, 2, 4" in shown and "4 of 4 tried" in shown and "tiny: 5 cells" in shown
-    assert "Nothing is left" in shown and max(map(len, shown.splitlines())) <= 80
+    assert "Already finished" in shown and max(map(len, shown.splitlines())) <= 80
 
 
 @pytest.mark.slow

@@ -25,6 +25,8 @@ OPTIONS = {
 }
 
 
+# What needs more than options: a folder of transformers (tests/plugins/backbones), a federation (tests/deployment).
+ELSEWHERE = {("backbone", "hf"), ("partition", "on_nodes"), ("executor", "flower")}
 # Whose cells are processes that import everything anew.
 LONG = {("executor", "ray"), ("executor", "slurm")}
 # The methods that are no slow tests. Of other families families/ and plugins/methods/test_ranks.py check some.
@@ -45,7 +47,7 @@ MORE = {
 def built_in():
     for component in Registry().catalogue:
         pair = component.kind, component.name
-        if pair == ("backbone", "hf"):  # needs a folder of transformers, as in tests/plugins/backbones
+        if pair in ELSEWHERE:
             continue
         long = pair in LONG | MORE or (component.kind == "method" and component.name not in FEW)
         yield pytest.param(*pair, id="-".join(pair), marks=[pytest.mark.slow] if long else [])

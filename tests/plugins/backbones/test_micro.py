@@ -15,7 +15,7 @@ from fedbench.errors import UserError
 from fedbench_plugins.backbones import micro
 
 FILES = sorted(micro.WEIGHTS.glob("*.safetensors"))
-SHIPPED = [file for file in FILES if "bert" not in file.name]
+SHIPPED = [file for file in FILES if not {"micro_bert", "micro_llama"} & {file.name.partition("-")[0]}]
 BUILD = {"micro_vit": micro.micro_vit, "micro_mixer": micro.micro_mixer}
 
 
