@@ -106,6 +106,7 @@ class Deployed(Simulation):
             "domains": clients.domains.tolist(),
             "domain_names": list(self.dataset.domains),
             "classes": list(self.dataset.classes),
+            "task": self.dataset.task,
         }
 
     def deal(self, client: int, examples: Examples) -> None:
@@ -114,7 +115,8 @@ class Deployed(Simulation):
 
     def _train(self, model: Blocks, start: dict[str, Any], plan: Plan, cohort: Cohort, job: Job) -> Uploads:
         """As the engine, on nodes."""
-        objective = next((ref for made, ref in self.references if made is job.objective), None)
+        own: Any = job.objective.keywords["objective"] if model.predicts_tokens else job.objective  # type: ignore[attr-defined]
+        objective = next((ref for made, ref in self.references if made is own), None)
         if objective is None:
             raise self._refused("its objective is a function of its own, and no component that a node can make")
         if plan.kept or GLOBAL in cohort.ids:

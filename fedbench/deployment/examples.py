@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,6 +16,8 @@ from fedbench.errors import UserError
 from fedbench.registry.registry import Registry, dataset_of
 from fedbench.types import Dataset, Images, Splits, Texts
 
+OF_TEXTS = ("text", "completion", "choices")  # what of texts is strings
+
 
 class Examples:
     """What is in a node's folder: a file for each cell that was dealt to it, or any data set that takes a `root`."""
@@ -25,7 +27,7 @@ class Examples:
 
     def deal(self, cell: str, own: Images | Texts) -> None:
         """Put the examples there that the node has in a cell."""
-        texts = list(own.text) if isinstance(own, Texts) else None
+        texts = {name: getattr(own, name) for name in OF_TEXTS} if isinstance(own, Texts) else None
         tensors = {"y": torch.from_numpy(own.y), "domain": torch.from_numpy(own.domain)}
         if isinstance(own, Images):
             tensors["x"] = torch.from_numpy(np.ascontiguousarray(own.x))
@@ -37,7 +39,7 @@ class Examples:
     def dataset(
         self, cell: str, config: Mapping[str, Any], about: Mapping[str, Any], registry: Registry, image_size: int
     ) -> Dataset:
-        """The node's examples as the training split of a data set, with nothing to test on.
+        """The node's examples as the training split of a data set.
 
         Raises UserError where they are not of the classes that the server has.
         """
@@ -46,7 +48,8 @@ class Examples:
         if len(own) != about["sizes"][about["client"]]:
             raise UserError(f"{self.folder}: {len(own)} examples, not {about['sizes'][about['client']]} as it was said")
         names = tuple(about["domain_names"]), tuple(about["classes"])
-        return Dataset(*names, "", lambda: Splits(own, nothing_like(own)), texts=isinstance(own, Texts))
+        splits = Splits(own, part_of(own, np.arange(1)))  # nodes test nothing, and one example stands for those tested
+        return Dataset(*names, "", lambda: splits, texts=isinstance(own, Texts), task=about["task"])
 
     def described(self, data: Mapping[str, Any], registry: Registry) -> dict[str, Any]:
         """What the server is told of a data set of the node's own: how many examples it has for training, of which
@@ -80,18 +83,17 @@ def _dealt(file: Path) -> Images | Texts:
     y, domain = tensors["y"].numpy(), tensors["domain"].numpy()
     if facts["texts"] is None:
         return Images(tensors["x"].numpy(), y, domain)
-    return Texts([cast(str, text if isinstance(text, str) else tuple(text)) for text in facts["texts"]], y, domain)
+    texts = {name: _strings(values) for name, values in facts["texts"].items()}
+    return Texts(y=y, domain=domain, **texts)
 
 
-def nothing_like(own: Images | Texts) -> Images | Texts:
-    """No example of the same kind."""
-    none = np.zeros(0, dtype=np.int64)
-    return Texts([], none, none) if isinstance(own, Texts) else Images.blank(none, none, own.x.shape[-1])
+def _strings(values: list[Any] | None) -> list[Any] | None:
+    """Strings, or pairs or lists of them, as they were before they were JSON."""
+    return values and [value if isinstance(value, str) else tuple(value) for value in values]
 
 
 def part_of(train: Images | Texts, indices: np.ndarray) -> Images | Texts:
     """The examples at these positions."""
-    y, domain = train.y[indices], train.domain[indices]
     if isinstance(train, Texts):
-        return Texts([train.text[i] for i in indices.tolist()], y, domain)
-    return Images(train.x[indices], y, domain)
+        return train.at(indices)
+    return Images(train.x[indices], train.y[indices], train.domain[indices])

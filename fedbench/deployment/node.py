@@ -22,12 +22,13 @@ from fedbench.engine import sequential
 from fedbench.errors import UserError, summary_of, text_of
 from fedbench.method import Setup
 from fedbench.models.backbone import in_layers
+from fedbench.models.heads import over_tokens
 from fedbench.models.param_paths import matches
 from fedbench.registry.registry import Registry
 from fedbench.seeding import generator
 from fedbench.simulation.provenance import other_versions
 from fedbench.simulation.simulation import Simulation, source_of
-from fedbench.types import Clients
+from fedbench.types import CLASSIFICATION, Clients, Objective
 
 
 class Node:
@@ -84,7 +85,8 @@ class _Cell:
         config = about["config"]
         if differ := other_versions(about, registry):
             raise UserError(f"this node has other versions than the server: {differ}")
-        evaluation = {**config["evaluation"], "by": "domain", "sizes": False}
+        metric = "accuracy" if about["task"] == CLASSIFICATION else "nll"  # it tests nothing
+        evaluation = {**config["evaluation"], "by": "domain", "sizes": False, "metrics": [{"name": metric}]}
         evaluation.pop("validation", None)  # what is held out is not among the examples any more
         config = {**config, "evaluation": evaluation}
         source = source_of(config, registry, load=False)
@@ -106,7 +108,12 @@ class _Cell:
             fitting=bool(config.get("devices")),
         )
         self.model, self.setup = in_layers(self.simulation.model), made[0]
-        self.objective = functools.cache(lambda ref: self.setup.component("objective", json.loads(ref)))
+        self.objective = functools.cache(self._objective)
+
+    def _objective(self, ref: str) -> Objective:
+        """The component that a reference, as JSON, names; over tokens where those are predicted."""
+        made: Objective = self.setup.component("objective", json.loads(ref))
+        return over_tokens(made) if self.model.predicts_tokens else made
 
     def train(
         self, facts: wire.Facts, tensors: wire.Tensors, weights: wire.Tensors

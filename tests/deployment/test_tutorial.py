@@ -6,7 +6,7 @@ import time
 
 import pytest
 from command import MAIN, environment
-from pages import ROOT, blocks
+from docs.pages import ROOT, blocks
 from PIL import Image
 
 from fedbench.deployment.federation import free_port

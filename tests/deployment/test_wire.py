@@ -67,15 +67,23 @@ suite: texts
 defaults:
   backbone: micro_bert
   adapter: {name: lora, rank: 2, alpha: 2}
-  data: {name: phrases6}
-  train: {rounds: 2, max_steps: 1, batch_size: 2}
+  data: {name: phrases6, classes: 3, train_per_class: 2, test_per_class: 1}
+  train: {rounds: 1, max_steps: 1, batch_size: 2}
 scenarios: {small: {capacities: [2, 1, 2, 1, 2, 1]}}
 methods: [fedra]
 """
 
 
-def test_texts_cross_as_images_do(registry, tmp_path):
-    (tmp_path / "texts.yaml").write_text(TEXTS)
+NEXT = {"micro_bert": "micro_llama", "{name: phrases6,": "{name: phrases6, task: next_token,"}
+NEXT |= {"train: {": "evaluation: {metrics: [nll, choice_accuracy]}\n  train: {"}
+
+
+@pytest.mark.parametrize("changes", [{}, NEXT], ids=["classes", "next tokens"])
+def test_texts_cross_as_images_do(registry, tmp_path, changes):
+    text = TEXTS
+    for old, new in changes.items():
+        text = text.replace(old, new)
+    (tmp_path / "texts.yaml").write_text(text)
     (cell,) = load(tmp_path / "texts.yaml", registry).points()
     config = {**cell.config, "engine": "sequential"}
     same(deployed(config, registry, Here(tmp_path, plugins=())), simulated(config, registry))
