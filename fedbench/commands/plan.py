@@ -260,10 +260,10 @@ def _table(console: Console, rows: list[dict], timed: bool) -> None:
         scenario, _, variant, _ = row["names"][0]
         stage = f" · tuning, to round {', '.join(map(str, row['rungs']))}" if "rungs" in row else ""
         stage += f", and {counted(row['confirm'], 'run')} to confirm" if "confirm" in row else ""
-        place = f"{scenario}{f' [{variant}]' if variant else ''} · {counted(row['rounds'], 'round')}{stage}"
-        if place != above:
-            lines.append(Text(place, style="bold"))
-            above = place
+        heading = f"{scenario}{f' [{variant}]' if variant else ''} · {counted(row['rounds'], 'round')}{stage}"
+        if heading != above:
+            lines.append(Text(heading, style="bold"))
+            above = heading
         lines.append(Text(line(texts), style="" if "flops" in row else "dim"))
     console.print(*lines, sep="\n", soft_wrap=True)
 

@@ -263,10 +263,10 @@ def _list_failed(console: Console, outcome: RunSummary) -> None:
     index = read_index(outcome.folder)
     titles = {entry.cell: entry.title for entry in (reversed(index.entries) if index else ())}
     for name in list(outcome.failed)[:MOST_SHOWN]:
-        place, failed = folder_of(outcome.folder, name), outcome.failed[name]
-        also = f", {OUTPUT}" if (place / OUTPUT).is_file() else ""
-        written = (believed_manifest(place) or {}).get("status") == failed["status"]
-        where = f"{place / 'manifest.json'}{also}" if written else failed["reason"]
+        folder, failed = folder_of(outcome.folder, name), outcome.failed[name]
+        also = f", {OUTPUT}" if (folder / OUTPUT).is_file() else ""
+        written = (believed_manifest(folder) or {}).get("status") == failed["status"]
+        where = f"{folder / 'manifest.json'}{also}" if written else failed["reason"]
         console.print(Text(f"  {titles.get(name, name)}: {where}"), soft_wrap=True)
     if (left := len(outcome.failed) - MOST_SHOWN) > 0:
         console.print(f"  and {left} more")

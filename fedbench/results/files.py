@@ -90,12 +90,12 @@ def cleared(folder: Path, manifest: Mapping[str, Any] | None) -> list[str]:
 
 def set_aside(path: Path, folder: Path) -> Path:
     """Move what is torn to a hidden name in `folder`, where no reader looks; returns that. Raises UserError."""
-    place = folder / f".torn-{path.name}-{secrets.token_hex(4)}"
+    aside = folder / f".torn-{path.name}-{secrets.token_hex(4)}"
     try:
-        os.rename(path, place)
+        os.rename(path, aside)
     except OSError as error:
-        raise cannot_write(place, error) from error
-    return place
+        raise cannot_write(aside, error) from error
+    return aside
 
 
 def has_table(kind: str, folder: Path, manifest: Mapping[str, Any]) -> bool:

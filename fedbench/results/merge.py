@@ -71,9 +71,9 @@ class _Suite:
 
     def add(self, shard: Path, index: Index) -> None:
         """Take in what one shard has. Raises: UserError where it contradicts another, or is not as it was written."""
-        for place in (shard / CELLS, *(folder_of(shard, entry.cell) for entry in index.entries)):
-            if place.is_symlink():
-                raise UserError(f"{place}: a link, which may lead to what is nobody's result.\n{NOTHING} Remove it.")
+        for folder in (shard / CELLS, *(folder_of(shard, entry.cell) for entry in index.entries)):
+            if folder.is_symlink():
+                raise UserError(f"{folder}: a link, which may lead to what is nobody's result.\n{NOTHING} Remove it.")
         found = examine([shard], candidates=True).read(COLUMNS)
         torn = [
             f"{result.folder / name}: {wrong}"
@@ -237,13 +237,13 @@ def _ended(result: Result) -> Ended:
     return Ended(manifest, {kind: checked_table(kind, result.folder, manifest) for kind in kinds})
 
 
-def _copy_others(source: Path, place: Path) -> None:
+def _copy_others(source: Path, target: Path) -> None:
     """Copy what is not packed of a cell: its state, and what it printed."""
     for name in sorted(os.listdir(source)) if source.is_dir() else ():
         if name in (MANIFEST, *OF_ANY_VERSION) or name.startswith(".") or (source / name).is_symlink():
             continue
         if (source / name).is_file():
-            write_atomically(place / name, functools.partial(_copy, source / name), MEND)
+            write_atomically(target / name, functools.partial(_copy, source / name), MEND)
 
 
 def _copy(source: Path, copy: Path) -> None:

@@ -116,7 +116,7 @@ def with_cells(
     import pyarrow as pa
 
     store = store or Store(folder, index.tables)
-    order = {id: place for place, id in enumerate(dict.fromkeys(e.cell for e in index.entries))}
+    order = {id: position for position, id in enumerate(dict.fromkeys(e.cell for e in index.entries))}
     tables = {}
     for kind in KINDS:
         there = kind in store.files and not {kind, CELLS} & store.damaged.keys()
@@ -178,9 +178,9 @@ def _joined(parts: Sequence[pyarrow.Table], index: Index) -> pyarrow.Table:
     for entry in index.entries:
         first.setdefault(entry.cell, entry)
     ids = whole[CELL].to_pylist()
-    for place, name in enumerate(NAMES):
+    for column, name in enumerate(NAMES):
         values = [getattr(first.get(id), name, None) for id in ids]
-        whole = whole.add_column(1 + place, name, pa.array(values, _type(name)))
+        whole = whole.add_column(1 + column, name, pa.array(values, _type(name)))
     names = [CELL, *NAMES, *PLAIN]
     parts_of = sorted({*whole.column_names} - {*names}, key=lambda name: (name.startswith(CONFIG), name))
     return whole.select([*names, *parts_of]).replace_schema_metadata({VERSION_KEY: str(RESULT_VERSION)})
@@ -193,8 +193,8 @@ def _sorted(table: pyarrow.Table, order: Mapping[str, int]) -> pyarrow.Table:
 
     column = table[CELL].combine_chunks().dictionary_encode()
     ids = column.dictionary.to_pylist()
-    places = np.array([order.get(id, len(order) + n) for n, id in enumerate(ids)])[column.indices.to_numpy()]
-    return table if (np.diff(places) >= 0).all() else table.take(pa.array(np.argsort(places, kind="stable")))
+    positions = np.array([order.get(id, len(order) + n) for n, id in enumerate(ids)])[column.indices.to_numpy()]
+    return table if (np.diff(positions) >= 0).all() else table.take(pa.array(np.argsort(positions, kind="stable")))
 
 
 def _written(folder: Path, kind: str, table: pyarrow.Table) -> Packed:

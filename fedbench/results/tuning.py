@@ -57,9 +57,9 @@ class Search:
     def extensions(self, method: str) -> dict[int, list[int]]:
         """By candidate at an edge that concerns a method, the candidates that lie beyond it."""
         found: dict[int, list[int]] = {}
-        for place, k in enumerate(self.beyond or (), self.trials):
+        for beyond, k in enumerate(self.beyond or (), self.trials):
             if self.at_edge(k, method):
-                found.setdefault(k, []).append(place)
+                found.setdefault(k, []).append(beyond)
         return found
 
     def at_edge(self, k: int, method: str, among: Collection[int] | None = None) -> list[str]:

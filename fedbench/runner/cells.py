@@ -133,7 +133,7 @@ def entries(cells: Iterable[Cell]) -> list[Entry]:
 def manifests_of(folders: Mapping[str, Path], suite_folder: Path) -> dict[str, dict[str, Any] | None]:
     """What is on disk of each cell, by its id; no cell is looked for where the suite has no folder yet."""
     has_folder = suite_folder.is_dir()
-    return {id: believed_manifest(place) if has_folder else None for id, place in folders.items()}
+    return {id: believed_manifest(folder) if has_folder else None for id, folder in folders.items()}
 
 
 def status(cell: Cell, folder: Path, manifest: Mapping[str, Any] | None) -> str:
@@ -209,7 +209,7 @@ class BuildErrors:
 
     def __init__(self, suite: Suite) -> None:
         self.suite = suite
-        self.places: dict[str, dict[Mark, None]] = {}  # of each reason
+        self.marks: dict[str, dict[Mark, None]] = {}  # of each reason
         self.refused, self.by_option = 0, False
 
     def add(self, cell: Cell, error: UserError) -> None:
@@ -218,7 +218,7 @@ class BuildErrors:
             return
         self.refused += 1
         self.by_option |= bool(error.option)
-        self.places.setdefault(str(error), {})[self.suite.place(cell.points[0], error.option)] = None
+        self.marks.setdefault(str(error), {})[self.suite.mark(cell.points[0], error.option)] = None
 
     def raise_any(self, of: int) -> None:
         """Raises UserError with the reasons, in the order of the suite, unless some of so many cells can run and no
@@ -226,7 +226,7 @@ class BuildErrors:
         if not (self.by_option or self.refused == of):
             return
         problems = Problems()
-        for reason, (first, *others) in self.places.items():
+        for reason, (first, *others) in self.marks.items():
             more = f" and {len(others) - ALSO} more" if len(others) > ALSO else ""
             also = f"\n  the same at {', '.join(map(str, others[:ALSO]))}{more}" if others else ""
             problems.add(first, reason + also)

@@ -289,10 +289,10 @@ class Run:
         """Read what is now on disk, remove what is left over, and call the plugins' hooks."""
         manifests, behind = {}, set()
         for cell in cells:
-            place = cell.folder_in(self.folder)
-            manifests[cell.id] = manifest = _last(cell, place, ends.of.get(cell.id))
+            folder = cell.folder_in(self.folder)
+            manifests[cell.id] = manifest = _last(cell, folder, ends.of.get(cell.id))
             if manifest["status"] == "finished":
-                forget(place)  # where a worker was killed just before it did so
+                forget(folder)  # where a worker was killed just before it did so
             elif manifest["status"] == HALVED and manifest.get("round", 0) < cell.rounds:
                 behind.add(cell.id)
         with suppress(UserError):  # the disk is full or broke, or a table is: cells stay in folders for the next run
@@ -390,9 +390,9 @@ def _absence(cell: Cell, registry: Registry) -> UserError | None:
     return next((UserError(component.absent) for component in named if component.absent), None)
 
 
-def _last(cell: Cell, place: Path, end: dict[str, Any] | None) -> dict[str, Any]:
+def _last(cell: Cell, folder: Path, end: dict[str, Any] | None) -> dict[str, Any]:
     """The last manifest of a cell; where its end could not be written down, that end is reported all the same."""
-    manifest = believed_manifest(place) or {**cell.manifest(), "status": PENDING}
+    manifest = believed_manifest(folder) or {**cell.manifest(), "status": PENDING}
     if end and end["status"] in GIVEN_UP and manifest["status"] not in ENDED:
         return {**manifest, "status": end["status"], "reason": end["reason"]}
     return manifest

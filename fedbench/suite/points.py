@@ -183,7 +183,7 @@ class Suite:
             for point in self._points_of(_matching(candidate.groups, scenarios, variants), methods, seeds)
         ]
 
-    def place(self, point: Point, option: str = "") -> Mark:
+    def mark(self, point: Point, option: str = "") -> Mark:
         """Where the value of an option of a point stands, see `Group.place`."""
         tried = self.tuning.candidates[point.candidate].groups if self.tuning and point.candidate is not None else ()
         for group in tried or self.groups:
