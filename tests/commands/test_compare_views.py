@@ -10,7 +10,7 @@ from fedbench.commands.compare import OPTIONS, VIEWS, compare
 from fedbench.results import content_hash
 
 GIVEN = {"metric": "loss", "at": "best", "baseline": "fedra", "equivalent": "2"}
-OWN = {"reach": ["80%"], "pareto": ["bytes"], "images": ["fedra", "depthfl"]}
+OWN = {"reach": ["80%"], "pareto": ["bytes"]}
 
 
 @pytest.fixture(scope="module")
@@ -46,3 +46,17 @@ def test_the_first_word_may_be_a_folder_and_views_are_listed(folder):
     assert set(compare.commands) == {*VIEWS, "hash", "leaderboards"}
     write_cell(folder / "pairs", "fedra", evaluation=eval_rows({1: {"a": 0.5}}))
     assert "fedra" in fedbench("compare", "./pairs", cwd=folder).output
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("compare", "images", "fedra", "depthfl", "s"), "compare images is gone: `compare pairs`"),
+        (("compare", "s", "--where", "accuracy > 80"), "--where is gone"),
+        (("compare", "changes", "s", "s", "--fail-on", "worse"), "--fail-on is gone"),
+        (("tune", "s.yaml"), "tune is gone: `fedbench compare tuning"),
+    ],
+)
+def test_what_is_gone_says_what_replaces_it(folder, words, told):
+    done = fedbench(*words, cwd=folder)
+    assert done.exit_code == 2 and told in done.stderr

@@ -237,3 +237,12 @@ def test_the_command_prints_what_compare_hash_prints(tmp_path):
     ]
     refused = fedbench("merge", "a", cwd=tmp_path)
     assert refused.exit_code == 2 and "--into" in refused.stderr
+
+
+def test_a_table_that_older_versions_wrote_is_ignored_and_left_behind(tmp_path):
+    """The reference results have tables `right`, which nothing reads any more."""
+    source = Path("results/reference/skippable")
+    assert list(source.glob("right-*.parquet")) and "right" not in read_index(source).tables
+    (merged,) = merge([source], tmp_path)
+    assert merged.content_hash == content_hash(source)
+    assert not list(tmp_path.rglob("right*"))
