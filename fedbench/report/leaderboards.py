@@ -352,7 +352,7 @@ def concluded(board: Leaderboard, equivalent: float | None = None) -> Leaderboar
 
     Benjamini-Hochberg is over the pairs of its ranked methods, whatever else is shown. Pairs with a ceiling or a
     constant answer are a separate family: most of them differ for sure, which would make room for false discoveries
-    among the others. Second outputs have no verdict.
+    among the others. Second outputs have no verdict, nor has what diverged.
     """
     margin, higher = margin_of(board.metric, equivalent), higher_is_better(board.metric)
     pairs = verdicts(board.by_seed, higher, margin, board.draws)
@@ -362,9 +362,10 @@ def concluded(board: Leaderboard, equivalent: float | None = None) -> Leaderboar
         scores = {row.label: row.by_seed for row in board.rows}
         others = [row for row in board.rows if row.method != base.method]
         unranked = [(row.label, base.label) for row in others if not row.output and not (row.ranked and base.ranked)]
-        seconds = [(row.label, base.label) for row in others if row.output]
-        mine = [pair for pair in (*pairs, *map(turned, pairs)) if pair.other == base.label]
-        found = (*mine, *verdicts(scores, higher, margin, board.draws, unranked), *paired(scores, board.draws, seconds))
-        gaps = {gap.method: gap for gap in found}
+        ranked = [pair for pair in (*pairs, *map(turned, pairs)) if pair.other == base.label]
+        judged = (*ranked, *verdicts(scores, higher, margin, board.draws, unranked))
+        gaps = {gap.method: gap for gap in judged}
+        untested = [(row.label, base.label) for row in others if row.label not in gaps]
+        gaps |= {gap.method: gap for gap in paired(scores, board.draws, untested)}
     rows = [replace(row, gap=gaps.get(row.label), group=groups.get(row.label, "")) for row in board.rows]
     return replace(board, pairs=pairs, margin=margin, rows=rows)
