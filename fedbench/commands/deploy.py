@@ -22,8 +22,7 @@ def deploy() -> None:
 
     \b
     fedbench deploy link federation --clients 2 --name server.example.org
-    fedbench deploy node --data pictures --superlink server.example.org:9092 \\
-        --key client-0 --ca ca.crt
+    fedbench deploy node --data pics --superlink example.org:9092 --key client-0
     fedbench deploy run my_suite.yaml --superlink federation
 
     The first and the last on the server, the second on each device. docs/deploy.md goes through all of it. On this
@@ -73,8 +72,7 @@ def node(data: str, superlink: str, key: str, ca: str | None, plugins: tuple[str
     """Be a client: run a SuperNode and its trainer.
 
     \b
-    fedbench deploy node --data pictures --superlink server.example.org:9092 \\
-        --key client-0
+    fedbench deploy node --data pics --superlink example.org:9092 --key client-0
 
     It runs until you press Ctrl-C.
 

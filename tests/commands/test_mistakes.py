@@ -179,7 +179,7 @@ def test_a_suite_that_is_not_there_or_no_file(tmp_path, command):
 
 def test_an_unknown_command_gets_the_nearest(tmp_path):
     refused(fedbench("comparre", cwd=tmp_path), "did you mean 'compare'?")
-    refused(fedbench("xyz", cwd=tmp_path), "run, plan, compare")
+    refused(fedbench("xyz", cwd=tmp_path), "run, deploy, plan, compare")
 
 
 def test_compare_without_results(tmp_path):

