@@ -83,7 +83,7 @@ def _dealt(file: Path) -> Images | Texts:
     y, domain = tensors["y"].numpy(), tensors["domain"].numpy()
     if facts["texts"] is None:
         return Images(tensors["x"].numpy(), y, domain)
-    texts = {name: _strings(values) for name, values in facts["texts"].items()}
+    texts: dict[str, Any] = {name: _strings(values) for name, values in facts["texts"].items()}
     return Texts(y=y, domain=domain, **texts)
 
 
