@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import shutil
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -65,6 +66,9 @@ class Node:
             if "about" not in facts:
                 return {"lacks": True}, {}
             self.cells = {id: _Cell(id, facts["about"], self.examples, self._registry())}  # the last one alone
+            for other in (self.folder / "frozen").glob("*"):
+                if other.name != id:
+                    shutil.rmtree(other, ignore_errors=True)
         cell, kept = self.cells[id], self.folder / "frozen" / id
         weights = {name.removeprefix(wire.FROZEN): w for name, w in tensors.items() if name.startswith(wire.FROZEN)}
         if (hashes := facts.get("hashes")) is not None:

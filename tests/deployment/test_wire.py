@@ -146,6 +146,13 @@ def test_a_node_that_began_again_is_sent_everything_once_more(cells, plugins, tm
     assert [(t, client) for t, client, _ in nodes.messages].count((1, 1)) == 2
 
 
+def test_a_node_keeps_the_frozen_weights_of_its_last_cell_alone(cells, plugins, tmp_path):
+    config = {**cells["plain", "fedra"], "engine": "sequential", "frozen_weights": "cached"}
+    (tmp_path / "0/frozen/older").mkdir(parents=True)
+    deployed(config, plugins, Here(tmp_path))
+    assert [one.name for one in (tmp_path / "0/frozen").iterdir()] == ["c1"]
+
+
 def test_a_message_that_comes_twice_is_answered_alike(cells, plugins, tmp_path):
     config, nodes = {**cells["plain", "fedra"], "engine": "sequential"}, Here(tmp_path)
     deployed(config, plugins, nodes)
