@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from fedbench.models.adapter import SeededDropout
 from fedbench.models.backbone import Blocks, identity, once, parameters_of
 from fedbench.models.counting import counted, most_alive, to_answer
-from fedbench.models.heads import LOGITS_AT_ONCE, TokenStates
+from fedbench.models.heads import TokenStates, tokens_at_once
 from fedbench.models.lowrank import pairs
 from fedbench.models.optimizer import optimizer_states
 from fedbench.models.param_paths import holds, name_of, named_by, of_classifier
@@ -226,7 +226,7 @@ def _head_bytes(shape: Shape, holding: Holding, objective: Objective, tokens: in
         return most_alive(lambda: objective(exits, y, 0))
 
     def measured() -> int:
-        return work(min(tokens, max(1, LOGITS_AT_ONCE // len(head))))
+        return work(min(tokens, tokens_at_once(len(head), m)))
 
     key = ("head", m, identity(objective), tokens, head.shape)
     return once(model.origin, shape.parameters, key, measured)

@@ -16,7 +16,8 @@ from fedbench.models.kernels import frozen_linear
 from fedbench.types import Objective
 
 UNCOUNTED = -1  # in the place of a token whose prediction does not count: a prompt's, and padding
-LOGITS_AT_ONCE = 2**22  # of a chunk of tokens: 16 MiB in float32
+LOGITS_AT_ONCE = 2**22  # of an exit for a chunk of tokens: 16 MiB in float32
+EXITS_AT_ONCE = 4  # that have so many; of more exits each has a part
 
 Loss = Callable[[list[Tensor], Tensor], Tensor]
 
@@ -77,9 +78,13 @@ def _rows_of(states: Sequence[Tensor], y: Tensor) -> tuple[list[Tensor], Tensor]
     return [one.index_select(0, at) for one in rows], y[at]
 
 
-def chunks(tokens: int, words: int) -> Iterator[slice]:
-    """The tokens whose logits over so many words exist at once."""
-    each = max(1, LOGITS_AT_ONCE // words)
+def tokens_at_once(words: int, exits: int = 1) -> int:
+    """Return how many tokens have their logits over so many words at once: of many exits fewer, as all have theirs."""
+    return max(1, LOGITS_AT_ONCE // (words * -(-exits // EXITS_AT_ONCE)))
+
+
+def chunks(tokens: int, each: int) -> Iterator[slice]:
+    """The tokens, so many at a time."""
     return (slice(i, min(i + each, tokens)) for i in range(0, tokens, each))
 
 
@@ -95,7 +100,7 @@ class _InChunks(torch.autograd.Function):
         total = states[0].new_zeros(())
         grads: list[Tensor | None] = [None] * len(states)
         wanted = [i for i, needed in enumerate(ctx.needs_input_grad[3:]) if needed]
-        for rows in chunks(len(y), len(weight)):
+        for rows in chunks(len(y), tokens_at_once(len(weight), len(states))):
             logits = [frozen_linear(one[rows], weight) for one in states]
             with torch.enable_grad(), saved_tensors_hooks(_as_it_is, _as_it_is):  # of what is let go at once
                 leaves = [one.requires_grad_(i in wanted) for i, one in enumerate(logits)]
@@ -145,7 +150,7 @@ def token_scores(answer: TokenStates, y: Tensor) -> TokenScores:
     (states,), own = _rows_of([answer.states], y)
     nll = states.new_zeros(len(own), dtype=torch.float64)
     hits = torch.zeros(len(own), dtype=torch.bool, device=own.device)
-    for rows in chunks(len(own), len(answer.weight)):
+    for rows in chunks(len(own), tokens_at_once(len(answer.weight))):
         logits = frozen_linear(states[rows], answer.weight)
         logits = logits if logits.dtype == torch.float64 else logits.float()
         nll[rows] = F.cross_entropy(logits, own[rows], reduction="none").double()

@@ -44,6 +44,12 @@ def test_a_loss_in_chunks_and_its_gradient_are_those_of_all_counted_tokens_at_on
         torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
 
 
+def test_many_exits_have_fewer_tokens_at_once_so_that_memory_stays_bounded():
+    most = heads.LOGITS_AT_ONCE // 49_152
+    assert [heads.tokens_at_once(49_152, exits) for exits in (1, 4, 5, 10)] == [most, most, most // 2, most // 3]
+    assert heads.tokens_at_once(2**30) == 1
+
+
 def test_an_exit_that_the_objective_does_not_use_has_no_gradient():
     made, weight = states(2)
     over_tokens(lambda exits, y, t: cross_entropy(exits[:1], y, t))(
