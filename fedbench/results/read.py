@@ -120,8 +120,8 @@ def table_frame(results: Sequence[Result], kind: str, columns: Sequence[str] | N
     for tables, wanted in suites.items():
         rows = tables.frame(kind, names)
         rows = rows[rows["id"].isin(wanted)]
-        ordered = pandas.Categorical(rows["id"], list(wanted))
-        rows = rows.assign(id=ordered).iloc[ordered.codes.argsort(kind="stable")]
+        ordered = rows["id"].cat.set_categories(list(wanted))
+        rows = rows.assign(id=ordered).iloc[ordered.cat.codes.to_numpy().argsort(kind="stable")]
         rows.insert(0, "suite", next(iter(wanted.values())))
         parts.append(rows)
     if not any(map(len, parts)):
