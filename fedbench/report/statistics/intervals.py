@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-from scipy.special import ndtr, ndtri, stdtrit
 
 CONFIDENCE = 0.95
 FEWEST = 3  # seeds, before anything is concluded from them
@@ -38,8 +37,16 @@ def interval(values: Sequence[float]) -> Interval | None:
 def student(values: Sequence[float]) -> Interval:
     """Mean +- t_(n-1) s / sqrt(n) (Student 1908), s with n - 1 below the line."""
     n, mean = len(values), math.fsum(values) / len(values)
-    half = float(stdtrit(n - 1, (1 + CONFIDENCE) / 2)) * deviation(values) / n**0.5
+    half = t_quantile(n) * deviation(values) / n**0.5
     return Interval(mean - half, mean + half, "t")
+
+
+@cache
+def t_quantile(n: int) -> float:
+    """t_(n-1) of a 95 % interval from n values."""
+    from scipy.special import stdtrit  # which takes as long to import as a small leaderboard to make
+
+    return float(stdtrit(n - 1, (1 + CONFIDENCE) / 2))
 
 
 def deviation(values: Sequence[float]) -> float:
@@ -56,6 +63,8 @@ def bca(values: Sequence[float]) -> Interval:
     From 9,999 seeded resamples: equal values give equal intervals. z0 counts half of the resamples that equal the mean,
     and the acceleration a is the jackknife's, which for a mean is that of the values' own third moment.
     """
+    from scipy.special import ndtr, ndtri
+
     x = np.sort(np.asarray(values, dtype=float))  # the order of seeds must not decide which resample has which
     mean = float(x.mean())
     if deviation(values) == 0:

@@ -12,9 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas
-from scipy.special import stdtr, stdtrit
 
-from fedbench.report.statistics.intervals import CONFIDENCE, FEWEST
+from fedbench.report.statistics.intervals import FEWEST, t_quantile
 
 ALPHA = 0.05
 BETTER, WORSE, EQUAL, INCONCLUSIVE = "better", "worse", "equal", "inconclusive"
@@ -108,8 +107,10 @@ def _difference(ours: Mapping[int, float], theirs: Mapping[int, float], draws: D
     if max(d) - min(d) <= rounding:
         end = none if any(d) else 0.0
         return mean, end, end, sign_flip(d), n, len(shared), d
+    from scipy.special import stdtr
+
     error = float(np.std(d, ddof=1)) / n**0.5
-    half = float(stdtrit(n - 1, (1 + CONFIDENCE) / 2)) * error
+    half = t_quantile(n) * error
     return mean, mean - half, mean + half, 2 * float(stdtr(n - 1, -abs(mean / error))), n, len(shared), d
 
 
