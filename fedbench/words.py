@@ -12,8 +12,16 @@ import unicodedata
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
+from fedbench.errors import UserError
+
 NAMES = {"bytes": "B", "flops": "FLOPs", "joules": "J"}
 TIMES = (("days", 86400, 172_800), ("h", 3600, 7200), ("min", 60, 120))  # unit, its seconds, from how many seconds on
+# Amounts as people write them, such as 1.5 GB, 2 TFLOPs, 1h 30min or 2kWh.
+_NUMBER = r"[+-]?(?:\d[\d,]*(?:\.\d+)?|\.\d+)(?:[eE][+-]?\d+)?"
+_PREFIXES = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12, "p": 1e15, "e": 1e18}
+_TIME_UNITS = {"s": 1, "sec": 1, "min": 60, "m": 60, "h": 3600, "d": 86400, "day": 86400, "days": 86400}
+_AMOUNT_UNITS = {"bytes": {"b": 1}, "flops": {"flops": 1}, "joules": {"j": 1, "wh": 3600}, "seconds": {}}
+_EXAMPLES = {"bytes": "100MB", "flops": "2TFLOPs", "joules": "2kWh", "seconds": "1h 30min"}
 # What steers a terminal: the C0 and C1 controls but tab and line break, and marks that turn the direction of writing.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 
@@ -66,6 +74,32 @@ def scale(largest: float, what: str) -> tuple[float, str]:
         if largest >= 10**power:
             return 10.0**power, prefix + NAMES[what]
     return 1.0, NAMES[what]
+
+
+def amount_of(text: str, kind: str, asked: str) -> float:
+    """A positive amount of one kind, with or without its unit; decimal units.
+
+    Args:
+        text: what was written.
+        kind: "bytes", "flops", "seconds" or "joules".
+        asked: the option it was written for, as the message shows it.
+
+    Raises:
+        UserError: for anything else.
+    """
+    amount, written, units = 0.0, text.strip(), _AMOUNT_UNITS[kind]
+    parts = re.findall(rf"({_NUMBER})\s*([a-z]+)", written)
+    if kind == "seconds" and re.fullmatch(rf"(?:{_NUMBER}\s*(?:{'|'.join(_TIME_UNITS)})\s*)+", written):
+        amount = sum(_float(number) * _TIME_UNITS[unit] for number, unit in parts)
+    elif found := re.fullmatch(rf"({_NUMBER})\s*([kMGTPE]?)({'|'.join(units)}|)", written, re.IGNORECASE):
+        amount = _float(found[1]) * _PREFIXES[found[2].lower()] * units.get(found[3].lower(), 1)
+    if not 0 < amount < math.inf:
+        raise UserError(f"{asked}: {written!r} is no amount of {kind}. Write {_EXAMPLES[kind]}, for example.")
+    return amount
+
+
+def _float(text: str) -> float:
+    return float(text.replace(",", ""))
 
 
 def mebibytes(count: int) -> str:

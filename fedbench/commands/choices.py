@@ -15,6 +15,7 @@ from click.shell_completion import CompletionItem
 from fedbench.disk import at_home
 from fedbench.errors import UserError
 from fedbench.suite.shipped import found, names
+from fedbench.words import amount_of
 
 
 class FilePath(click.Path):
@@ -201,7 +202,7 @@ class Shard(click.ParamType):
     name = "I/N"
 
     def convert(self, value: str, *_: object) -> tuple[int, int]:
-        part, parts = (_whole(text) for text in value.partition("/")[::2])
+        part, parts = (whole(text) for text in value.partition("/")[::2])
         if not 1 <= part <= parts:
             raise UserError(f"--shard: expected I/N with I from 1 to N, such as 1/4, got {value!r:.80}")
         return part, parts
@@ -215,10 +216,20 @@ class Amount(click.FloatRange):
         return number if math.isfinite(number) else self.fail(f"{value!r} is no amount.", param, context)
 
 
+class Duration(click.ParamType):
+    """Seconds: `90`, `90s`, `5min` or `1h 30min`."""
+
+    name = "DURATION"
+
+    def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> float:
+        """The seconds. Raises UserError for what is no length of time."""
+        return amount_of(str(value), "seconds", param.opts[0] if param else self.name)
+
+
 TIMEOUT = click.option(
     "--timeout",
-    metavar="SECONDS",
-    type=Amount(min=0, min_open=True),
+    metavar="DURATION",
+    type=Duration(),
     help="How long a plugin may take to be read, and to estimate what a cell costs.  [30, 120]",
 )
 
@@ -239,11 +250,11 @@ def parsed_sets(sets: Sequence[str], example: str) -> dict[str, Any]:
 
 def workers(jobs: str) -> str | int:
     """What --jobs says, as `fedbench.runner.cells.Options` takes it. Raises UserError."""
-    if jobs != "auto" and not _whole(jobs):
+    if jobs != "auto" and not whole(jobs):
         raise UserError(f"--jobs: expected auto or a whole number from 1, got {jobs!r:.80}")
-    return jobs if jobs == "auto" else _whole(jobs)
+    return jobs if jobs == "auto" else whole(jobs)
 
 
-def _whole(text: str) -> int:
+def whole(text: str) -> int:
     """A number of up to nine digits; 0 for any other text."""
     return int(text) if re.fullmatch(r"[0-9]{1,9}", text) else 0

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fedbench.commands.choices import FORM, PLUGINS, TIMEOUT, FilePath
+from fedbench.commands.choices import FORM, PLUGINS, TIMEOUT, Duration, FilePath, whole
 from fedbench.commands.devices import fits_of, of_backbone
 from fedbench.commands.output import put, warn_of_lost
 from fedbench.devices.table import SHIPPED
@@ -25,7 +25,14 @@ if TYPE_CHECKING:
 @click.command()
 @click.option("--backbone", required=True, metavar="NAME", help="The model that is fine-tuned.")
 @click.option(
-    "--devices", "given", required=True, metavar="NAME,...", help="Devices, as `fedbench devices` lists them."
+    "--devices",
+    "given",
+    required=True,
+    metavar="NAME[:N],...",
+    help="Devices, as `fedbench devices` lists them, and how many clients have each.",
+)
+@click.option(
+    "--round", "seconds", type=Duration(), metavar="DURATION", help="The longest a round may take, e.g. 10min."
 )
 @click.option(
     "--accuracy",
@@ -44,6 +51,7 @@ if TYPE_CHECKING:
 def choose(
     backbone: str,
     given: str,
+    seconds: float | None,
     results: str | None,
     scenario: str | None,
     methods: tuple,
@@ -54,11 +62,12 @@ def choose(
     form: str,
 ) -> None:
     """Show which size of each method fits each device, what a round costs there and, with results, how good the model
-    of that size is, and recommend a method. No data are needed, and nothing is trained.
+    of that size is and which method is best. Without results nothing is recommended: what is quick may be useless.
+    No data are needed, and nothing is trained.
 
     \b
     fedbench choose --backbone vit_base_patch16_224 --devices phone_high,phone_low
-    fedbench choose --backbone micro_vit --devices laptop --accuracy results
+    fedbench choose --backbone micro_vit --devices phone_high:4,laptop --round 10min --accuracy results
 
     Exit code: 0, or 1 if a plugin fails, which a note names.
     """
@@ -67,29 +76,42 @@ def choose(
 
     there = named(given.split(","))
     registry = Registry(plugins, timeout=timeout)
-    scored: Accuracies = {}
+    scored: Accuracies | None = None
     notes: list[str] = []
     if results is not None:
-        found = examine([results]).read(("eval", "sizes"))
-        scored = accuracies(found.results, scenario)
-        others = sorted({one.entry.backbone for one in found.results} - {backbone})
+        scored = accuracies(examine([results]).read(("eval", "sizes")).results, scenario)
+        others = [name for name in scored.backbones if name != backbone]
         notes += [f"{results}: accuracies are those of {', '.join(others)}, not of {backbone}"] if others else []
-    suite = of_backbone(backbone, methods, there, registry, {"sets": sets})
+        unsized = [method for method, sizes in scored.scores.items() if set(sizes) == {None}]
+        notes += [f"not scored at sizes, which takes `evaluation: {{sizes: true}}`: {', '.join(unsized)}"] * bool(
+            unsized
+        )
+    if seconds is not None:
+        sets = (*sets, f"fit={{memory: true, seconds: {seconds:.17g}}}")
+    suite = of_backbone(backbone, methods, list(there), registry, {"sets": sets})
     answer = fits_of(suite, ((), (), (), ()), CachedFacts(registry, suite.base), images, timeout or DEADLINE)
     fits = {method: [one for one in own if one.device.name in there] for method, own in _only(answer.found).items()}
-    matrix, cells = choice(backbone, fits, registry.catalogue.roles, scored, answer.how, [*notes, *answer.missing])
+    matrix, cells = choice(
+        backbone, fits, registry.catalogue.roles, scored, (answer.ruled, answer.how), [*notes, *answer.missing], there
+    )
     put(cells if form in ("csv", "json") else matrix, form)
     sys.exit(1 if warn_of_lost(registry) or answer.failed else 0)
 
 
-def named(names: Sequence[str]) -> list[str]:
-    """The names of devices, each once. Raises UserError for one that there is not."""
-    for name in names:
-        if name.strip() not in SHIPPED:
+def named(given: Sequence[str]) -> dict[str, int]:
+    """By name of a device, how many clients have it: `phone_high`, or `phone_high:4`. Raises UserError."""
+    found: dict[str, int] = {}
+    for one in given:
+        name, colon, count = (part.strip() for part in one.partition(":"))
+        if name not in SHIPPED:
+            raise UserError(f"no device is called {shown(name)}{suggestion(name, SHIPPED, 'there are')}")
+        clients = whole(count) if colon else 1
+        if not clients:
             raise UserError(
-                f"no device is called {shown(name.strip())}{suggestion(name.strip(), SHIPPED, 'there are')}"
+                f"--devices {one.strip()}: after the colon stands how many clients have one, such as {name}:4"
             )
-    return list(dict.fromkeys(name.strip() for name in names))
+        found[name] = found.get(name, 0) + clients
+    return found
 
 
 def _only(found: Any) -> Any:

@@ -13,7 +13,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from fedbench.commands import COMMANDS
-from fedbench.commands.choices import PLUGINS, Amount, FilePath, parsed_sets
+from fedbench.commands.choices import PLUGINS, Duration, FilePath, parsed_sets
 from fedbench.commands.output import Screen, listing, warn_of_lost
 from fedbench.commands.verdicts import DEADLINE, PluginCheck
 from fedbench.errors import UserError
@@ -36,8 +36,8 @@ VERDICTS = {"ok": "green", "skipped": "dim", "BROKEN": "red"}  # and the colour 
 
 _TIMEOUT = click.option(
     "--timeout",
-    metavar="SECONDS",
-    type=Amount(min=0, min_open=True),
+    metavar="DURATION",
+    type=Duration(),
     help="How long a third-party plugin may take to be imported.  [30]",
 )
 
@@ -162,9 +162,7 @@ def _options(component: Component) -> Table:
 @plugins.command("check", short_help="Check that components keep their contracts.")
 @click.argument("names", nargs=-1, required=True, type=FilePath(), metavar="NAME...")
 @click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="An option of the component, e.g. rank=4.")
-@click.option(
-    "--deadline", type=Amount(min=0, min_open=True), metavar="SECONDS", help="How long one check may take.  [300]"
-)
+@click.option("--deadline", type=Duration(), metavar="DURATION", help="How long one check may take.  [300]")
 @PLUGINS
 def check_(names: tuple, sets: tuple, deadline: float | None, plugins: tuple) -> None:
     """Check components against the contracts of their kinds: those of a .py file, of a plugin or package, or those

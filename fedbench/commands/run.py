@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fedbench.commands.choices import DEVICE, JOBS, RESULTS, SUITE, Amount, Bytes, Shard, cells, workers
+from fedbench.commands.choices import DEVICE, JOBS, RESULTS, SUITE, Amount, Bytes, Duration, Shard, cells, workers
 from fedbench.errors import Interrupted, UserError
 from fedbench.words import command_line, meant, roughly
 
@@ -48,7 +48,7 @@ CHANGING = ("sets", "scenarios", "methods", "seeds", "variants", "add", "profile
     metavar="F",
     help="The share of a GPU for each cell; with 0.25 four cells share one.",
 )
-@click.option("--timeout", type=Amount(min=0, min_open=True), metavar="SECONDS", help="End a cell after this long.")
+@click.option("--timeout", type=Duration(), metavar="DURATION", help="End a cell after this long, e.g. 90s or 2h.")
 @click.option("--memory-limit", type=Bytes(), help="End a cell that takes more memory, e.g. 600MB or 4GB.")
 @click.option(
     "--checkpoint",

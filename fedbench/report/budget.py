@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -11,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from fedbench.errors import UserError
 from fedbench.results.costs import PAID
 from fedbench.results.scores import mean
+from fedbench.words import amount_of
 
 if TYPE_CHECKING:
     from fedbench.results import Result
@@ -161,43 +160,3 @@ SEEDS: Mapping[str, Callable[[Sequence[Any]], Any]] = {
     "gamma": min, "memory_min": min, "memory_max": max, "server_memory": max, "storage": max,
     "exchange": _mean_exchange,
 }  # fmt: skip
-
-
-# Amounts with units as people write them, such as 1.5 GB, 2 TFLOPs, 1h 30min or 2kWh
-
-NUMBER = r"[+-]?(?:\d[\d,]*(?:\.\d+)?|\.\d+)(?:[eE][+-]?\d+)?"
-PREFIXES = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12, "p": 1e15, "e": 1e18}
-TIMES = {"s": 1, "sec": 1, "min": 60, "m": 60, "h": 3600, "d": 86400, "day": 86400, "days": 86400}
-UNITS: Mapping[str, Mapping[str, int]] = {
-    "bytes": {"b": 1},
-    "flops": {"flops": 1},
-    "joules": {"j": 1, "wh": 3600},
-    "seconds": {},
-}
-EXAMPLES = {"bytes": "100MB", "flops": "2TFLOPs", "joules": "2kWh", "seconds": "1h 30min"}
-
-
-def amount_of(text: str, kind: str, asked: str) -> float:
-    """A positive amount of one kind, with or without its unit; decimal units.
-
-    Args:
-        text: what was written.
-        kind: "bytes", "flops", "seconds" or "joules".
-        asked: the option it was written for, as the message shows it.
-
-    Raises:
-        UserError: for anything else.
-    """
-    amount, written, units = 0.0, text.strip(), UNITS[kind]
-    parts = re.findall(rf"({NUMBER})\s*([a-z]+)", written)
-    if kind == "seconds" and re.fullmatch(rf"(?:{NUMBER}\s*(?:{'|'.join(TIMES)})\s*)+", written):
-        amount = sum(_float(number) * TIMES[unit] for number, unit in parts)
-    elif found := re.fullmatch(rf"({NUMBER})\s*([kMGTPE]?)({'|'.join(units)}|)", written, re.IGNORECASE):
-        amount = _float(found[1]) * PREFIXES[found[2].lower()] * units.get(found[3].lower(), 1)
-    if not 0 < amount < math.inf:
-        raise UserError(f"{asked}: {written!r} is no amount of {kind}. Write {EXAMPLES[kind]}, for example.")
-    return amount
-
-
-def _float(text: str) -> float:
-    return float(text.replace(",", ""))

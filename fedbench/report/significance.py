@@ -83,8 +83,12 @@ def conclusion(scores: Mapping[str, Scores], pairs: Sequence[Pair], replicate: s
         text = f"No method is best: {_listed([best, *equal])} have equal means."
     elif not same:
         text = f"{best} is best; {'the other one is' if len(others) == 1 else 'all others are'} significantly worse."
+    elif same == others:
+        difference = "the difference is not" if len(others) == 1 else "no difference from it is"
+        text = f"{best} has the best mean; {difference} significant."
     else:
-        text = f"{best} is best; {_listed(same)} {'is' if len(same) == 1 else 'are'} not significantly different."
+        are = "is" if len(same) == 1 else "are"
+        text = f"{best} has the best mean; {_listed(same)} {are} not significantly different."
     return f"{text} {few}" if few else text
 
 

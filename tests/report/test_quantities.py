@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from fedbench.errors import UserError
-from fedbench.report.budget import amount_of
+from fedbench.words import amount_of
 
 
 @pytest.mark.parametrize(

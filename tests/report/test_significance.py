@@ -141,10 +141,10 @@ def concluded(*levels, spread=0.001):
 def test_one_sentence_says_what_is_concluded():
     assert concluded(0.9, 0.5) == "a is best; the other one is significantly worse."
     assert concluded(0.9, 0.5, 0.4) == "a is best; all others are significantly worse."
-    assert concluded(0.9, 0.9, 0.4) == "a is best; b is not significantly different."
-    assert concluded(0.9, 0.9, 0.9, 0.4) == "a is best; b and c are not significantly different."
+    assert concluded(0.9, 0.9, 0.4) == "a has the best mean; b is not significantly different."
+    assert concluded(0.9, 0.9, 0.9, 0.4) == "a has the best mean; b and c are not significantly different."
     many = concluded(*[0.9] * 9, spread=0.2)
-    assert many == "a is best; b, c, d, e, f, g and 2 more are not significantly different."
+    assert many == "a has the best mean; no difference from it is significant."
     assert concluded(0.9) == ""
 
 
@@ -157,7 +157,8 @@ def test_one_sentence_says_what_is_concluded():
         ({"a": [0.5] * 3, "b": [0.5] * 3, "c": [0.5] * 3}, "No method is best: a, b and c have equal means."),
         ({name: [0.0] * 3 for name in "abcdefg"}, "No method is best: a, b, c, d, e, f and 1 more have equal means."),
         ({"a": [0.5] * 3, "b": [0.5] * 2}, "b: fewer than three seeds, nothing is concluded about them."),
-        ({"a": [0.506] * 3, "b": [0.505] * 3}, "a is best; "),
+        ({"a": [0.506] * 3, "b": [0.505] * 3}, "a has the best mean; the difference is not significant."),
+        ({"a": [0.9, 0.5, 0.6], "b": [0.5] * 3, "c": [0.4] * 3}, "a has the best mean; no difference from it is sig"),
     ],
 )
 def test_no_method_is_best_where_means_are_equal(scores, said):

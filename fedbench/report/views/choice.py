@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from statistics import mean
+from dataclasses import dataclass, field
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 import pandas
 
 from fedbench.errors import UserError
 from fedbench.report.frames import Format, frame, number, page
+from fedbench.report.grouping import draws_of
+from fedbench.report.significance import conclusion, margin_of, too_few
+from fedbench.report.statistics.pairs import Draws, by_draw, verdicts
 from fedbench.report.views.devices import Found
 from fedbench.report.views.sizes import scored_sizes
 from fedbench.results import Result
@@ -23,14 +27,35 @@ if TYPE_CHECKING:
 METRIC = "accuracy"
 NONE = "–"
 COLUMNS = (
-    *("method", "role", "device", "size", "capacity", "rank", "width", "memory_bytes", "micro_batch", "seconds"),
-    *("bytes", METRIC),
+    *("method", "role", "device", "clients", "size", "capacity", "rank", "width", "memory_bytes", "micro_batch"),
+    *("seconds", "bytes", METRIC),
 )
-Accuracies = Mapping[str, Mapping[Size | None, float]]  # by method and size; of the whole model under None
+ROLES = ("method", "control", "ceiling")  # in the order of the matrix; only methods are recommended
+Rows = Sequence[Mapping[str, Any]]  # of one method, one for each device
+
+
+@dataclass(frozen=True)
+class Accuracies:
+    """How good each method's model is at each of its sizes.
+
+    Attributes:
+        backbones: What the results were made with.
+        scores: By method, size and seed; of the whole model under None.
+        draws: By seed, the draw it belongs to.
+    """
+
+    backbones: Sequence[str] = ()
+    scores: Mapping[str, Mapping[Size | None, Mapping[int, float]]] = field(default_factory=dict)
+    draws: Draws = field(default_factory=dict)
+
+    def at(self, method: str, size: Size, only: bool) -> dict[int, float]:
+        """By seed, the accuracy at a size; the whole model's where there is but one size."""
+        own = self.scores.get(method, {})
+        return dict(own.get(size, own.get(None, {}) if only else {}))
 
 
 def accuracies(results: Iterable[Result], scenario: str | None = None) -> Accuracies:
-    """Return how good each method's model is at each of its sizes: the mean over seeds.
+    """Return how good each method's model is at each of its sizes.
 
     Args:
         results: Of one scenario, or of several.
@@ -45,12 +70,13 @@ def accuracies(results: Iterable[Result], scenario: str | None = None) -> Accura
         raise UserError(f"--accuracy: results of {', '.join(there)}; say which with --scenario, e.g. {there[0]}")
     if scenario is not None and scenario not in there:
         raise UserError(f"--scenario {scenario}: no such results{suggestion(scenario, there, 'there are')}")
-    seeds: dict[str, dict[Size | None, list[float]]] = {}
-    for result in done:
-        if scenario in (None, result.entry.scenario):
-            for size, value in _of_sizes(result).items():
-                seeds.setdefault(result.entry.method, {}).setdefault(size, []).append(value)
-    return {method: {size: mean(values) for size, values in own.items()} for method, own in seeds.items()}
+    used = [result for result in done if scenario in (None, result.entry.scenario)]
+    found: dict[str, dict[Size | None, dict[int, float]]] = {}
+    for result in used:
+        for size, value in _of_sizes(result).items():
+            found.setdefault(result.entry.method, {}).setdefault(size, {})[result.entry.seed] = value
+    draws = draws_of((result.entry.seed, result.manifest["config"]) for result in used if result.manifest)
+    return Accuracies(sorted({result.entry.backbone for result in used}), found, draws)
 
 
 def _of_sizes(result: Result) -> dict[Size | None, float]:
@@ -62,7 +88,13 @@ def _of_sizes(result: Result) -> dict[Size | None, float]:
 
 
 def choice(
-    backbone: str, found: Found, roles: Mapping[str, str], scored: Accuracies, how: str, notes: Sequence[str] = ()
+    backbone: str,
+    found: Found,
+    roles: Mapping[str, str],
+    scored: Accuracies | None,
+    rules: tuple[str, str],
+    notes: Sequence[str] = (),
+    clients: Mapping[str, int] | None = None,
 ) -> tuple[pandas.DataFrame, pandas.DataFrame]:
     """Return the matrix of methods and devices for people, and its cells as rows for programs.
 
@@ -70,42 +102,65 @@ def choice(
         backbone: Its name.
         found: By the labels of methods, what fits each device.
         roles: Of methods.
-        scored: See `accuracies`; empty without results.
-        how: A sentence on how clients train.
+        scored: See `accuracies`; None where no results were given.
+        rules: What sizes must fit into, and a sentence on how clients train.
         notes: What else is to be known.
+        clients: How many have each device; one if not given.
     """
-    rows = [_cell(method, roles.get(method, "method"), one, scored) for method, own in found.items() for one in own]
-    by_method: dict[str, list[dict[str, Any]]] = {}
-    for row in rows:
-        by_method.setdefault(row["method"], []).append(row)
+    weights = clients or {}
+    by_method = {
+        method: [_cell(method, roles.get(method, "method"), one, scored, weights) for one in own]
+        for method, own in found.items()
+    }
+    rows = [row for own in by_method.values() for row in own]
     ordered = sorted(by_method, key=lambda method: _order(by_method[method]))
     devices = list(dict.fromkeys(row["device"] for row in rows))
     caption = f"Which method for which device, with {backbone}"
     legend = [
-        "size: the largest that fits the memory; then what it needs, the seconds of a round, its bytes down and up"
+        f"size: the largest that fits into {rules[0]}; then what it needs, the time of a round, its bytes down and up"
         + (", and the accuracy at that size." if scored else "."),
-        how,
-        recommendation(by_method),
+        rules[1],
+        recommendation(backbone, by_method, scored),
     ]
     shown = [
-        {"method": method, **{row["device"]: _text(row, bool(scored)) for row in by_method[method]}}
+        {
+            "method": method,
+            "role": role if (role := by_method[method][0]["role"]) != "method" else "",
+            **{row["device"]: _text(row, scored is not None) for row in by_method[method]},
+        }
         for method in ordered
     ]
-    formats = {"method": Format(part="name"), **{device: Format(part=device, left=True) for device in devices}}
+    titles = {one: one if weights.get(one, 1) == 1 else f"{weights[one]} × {one}" for one in devices}
+    formats = {
+        "method": Format(part="name"),
+        "role": Format(left=True),
+        **{device: Format(title, part=title, left=True) for device, title in titles.items()},
+    }
     pages = [page((), title=caption, notes=list(notes))]
-    matrix = frame(
-        shown, ("method", *devices), caption=caption, by=(), pages=pages, formats=formats, legend=legend, dashes=True
+    columns = ("method", "role", *devices)
+    matrix = frame(shown, columns, caption=caption, by=(), pages=pages, formats=formats, legend=legend, dashes=True)
+    return matrix, frame(
+        [{name: row.get(name) for name in COLUMNS} for row in rows],
+        COLUMNS,
+        caption=caption,
+        by=(),
+        pages=pages,
+        legend=legend,
     )
-    return matrix, frame(rows, COLUMNS, caption=caption, by=(), pages=pages, legend=legend)
 
 
-def _cell(method: str, role: str, one: Outlook, scored: Accuracies) -> dict[str, Any]:
-    own, size = scored.get(method, {}), one.size
-    found = {"method": method, "role": role, "device": one.device.name, "size": size and one.label}
+def _cell(
+    method: str, role: str, one: Outlook, scored: Accuracies | None, clients: Mapping[str, int]
+) -> dict[str, Any]:
+    """One method on one device: the columns of COLUMNS, and `by_seed`, its accuracy there."""
+    name, size = one.device.name, one.size
+    found = {"method": method, "role": role, "device": name, "clients": clients.get(name, 1), "size": None}
     if size is None or one.seconds is None or one.moved is None:
-        return found
+        return {**found, METRIC: None, "by_seed": {}}
+    by_seed = scored.at(method, size, one.only) if scored else {}
     return {
         **found,
+        "size": one.label,
         "capacity": size.capacity,
         "rank": size.rank,
         "width": size.width,
@@ -113,7 +168,8 @@ def _cell(method: str, role: str, one: Outlook, scored: Accuracies) -> dict[str,
         "micro_batch": one.batch or None,
         "seconds": one.seconds.total,
         "bytes": sum(one.moved),
-        METRIC: own.get(size, own.get(None) if one.only else None),
+        METRIC: fmean(by_seed.values()) if by_seed else None,
+        "by_seed": by_seed,
     }
 
 
@@ -126,33 +182,58 @@ def _text(row: Mapping[str, Any], with_accuracy: bool) -> str:
     return " · ".join(parts)
 
 
-def _order(rows: Sequence[Mapping[str, Any]]) -> tuple[int, float, float]:
-    """First those that fit most devices, of these the best, or the quickest on their slowest device."""
+def _order(rows: Rows) -> tuple[int, int, float, float]:
+    """By role; then those that fit most devices, of these the best, or the quickest on their slowest device."""
     there = [row for row in rows if row["size"] is not None]
-    scores = [row[METRIC] for row in there if row[METRIC] is not None]
-    score = mean(scores) if scores and len(scores) == len(there) else -1.0
-    return -len(there), -score, max((row["seconds"] for row in there), default=0.0)
+    scores = _over_devices(there)
+    role = ROLES.index(rows[0]["role"]) if rows[0]["role"] in ROLES else len(ROLES)
+    best = fmean(scores.values()) if scores else -1.0
+    return role, -len(there), -best, max((row["seconds"] for row in there), default=0.0)
 
 
-def recommendation(by_method: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
-    """Return a sentence on which method to take: no bound and no control, on all devices if any is."""
+def _over_devices(rows: Rows) -> dict[int, float]:
+    """By seed that every device has, the mean accuracy over clients."""
+    seeds = set.intersection(*(set(row["by_seed"]) for row in rows)) if rows else set()
+    weights = [row["clients"] for row in rows]
+    return {seed: fmean((row["by_seed"][seed] for row in rows), weights) for seed in sorted(seeds)}
+
+
+def recommendation(backbone: str, by_method: Mapping[str, Rows], scored: Accuracies | None) -> str:
+    """Return a sentence on which method to take, by the rules of a leaderboard, or why none is recommended.
+
+    Bounds and controls never are, nor what costs little but is of unknown accuracy.
+
+    Args:
+        backbone: What is to be fine-tuned.
+        by_method: The cells of each method, one for each device.
+        scored: The accuracies of given results, if any were given.
+    """
     own = {method: rows for method, rows in by_method.items() if rows[0]["role"] == "method"}
     fits = {method: [row for row in rows if row["size"] is not None] for method, rows in own.items()}
     most = max(map(len, fits.values()), default=0)
     if not most:
-        return "Recommended: none, since no method fits any of these devices."
-    named = [method for method, rows in fits.items() if len(rows) == most]
+        return "No recommendation: no method fits any of these devices."
+    if scored is None:
+        return (
+            "No recommendation: what fits says nothing of accuracy. --accuracy RESULTS adds that of results whose "
+            "suite has `evaluation: {sizes: true}`."
+        )
+    if other := [name for name in scored.backbones if name != backbone]:
+        return f"No recommendation: the accuracies are those of {', '.join(other)}, not of {backbone}."
     devices = len(next(iter(own.values())))
     where = "every device" if most == devices else f"{most} of {counted(devices, 'device')}"
-    of_all = f"{counted(len(named), 'method')} that fit{'s' * (len(named) == 1)} {where}"
-    scored = [method for method in named if all(row[METRIC] is not None for row in fits[method])]
-    if scored:
-        best = min(scored, key=lambda method: _order(own[method]))
-        value = f"{number(mean(row[METRIC] for row in fits[best]), METRIC)} % over devices"
-        return f"Recommended: {best}, with {value} the most accurate of the {len(scored)} scored of {of_all}."
-    quick = min(named, key=lambda method: max(row["seconds"] for row in fits[method]))
-    slowest = max(fits[quick], key=lambda row: row["seconds"])
-    return (
-        f"Recommended: {quick}, the quickest of {of_all} (a round takes {roughly(slowest['seconds'])} on "
-        f"{slowest['device']}). This says nothing of accuracy; --accuracy RESULTS does."
-    )
+    there = [method for method, rows in fits.items() if len(rows) == most]
+    scores = {method: found for method in there if (found := _over_devices(fits[method]))}
+    of_all = f"{counted(len(there), 'method')} that fit{'s' * (len(there) == 1)} {where}"
+    if len(scores) < 2:
+        return (
+            f"No recommendation: of {of_all}, {len(scores) or 'none'} was scored at the sizes that fit, and it takes "
+            f"two to compare. A suite with `evaluation: {{sizes: true}}` scores them."
+        )
+    means = {method: by_draw(found, scored.draws) for method, found in scores.items()}
+    ranked = dict(sorted(means.items(), key=lambda one: -fmean(one[1].values())))
+    replicate = "draw" if any(seed != draw for seed, draw in scored.draws.items()) else "seed"
+    said = conclusion(ranked, verdicts(scores, True, margin_of(METRIC, None), scored.draws), replicate)
+    if said == too_few(ranked, replicate):
+        return f"No recommendation: {said}"
+    return f"By accuracy over these devices, comparing {len(scores)} of {of_all}: {said}"
