@@ -1,4 +1,4 @@
-"""Parity and speed on a GPU: `python benchmarks/gpu.py --out FOLDER`, at most four minutes on an H200.
+"""Parity and speed on a GPU: `python benchmarks/gpu.py --output FOLDER`, at most four minutes on an H200.
 
 Every cell that is timed is a `Trial`, run as a user's would be: its images, rounds and aggregation are all in the
 time. `--tiny --device cpu` tries the script itself on any machine.
@@ -222,7 +222,9 @@ def lines(name: str, section: dict[str, Any]) -> list[str]:
 
 def main() -> int:
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    options.add_argument("--out", type=Path, required=True, help="the folder for gpu.json and gpu.txt")
+    options.add_argument(
+        "--output", "-o", dest="out", type=Path, required=True, help="the folder for gpu.json and gpu.txt"
+    )
     options.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     options.add_argument("--tiny", action="store_true", help="sizes that a CPU does in seconds")
     options.add_argument("--minutes", type=float, default=3.0, help="after them, nothing new is begun")

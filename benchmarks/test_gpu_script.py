@@ -23,7 +23,7 @@ def precision_put_back():
 
 @pytest.mark.slow
 def test_every_section_does_its_work(tmp_path, monkeypatch, capsys, precision_put_back):
-    monkeypatch.setattr(sys, "argv", ["gpu.py", "--tiny", "--device", "cpu", "--out", str(tmp_path)])
+    monkeypatch.setattr(sys, "argv", ["gpu.py", "--tiny", "--device", "cpu", "--output", str(tmp_path)])
     ended, printed = gpu.main(), capsys.readouterr().out
     assert ended == 0, printed
     report = json.loads((tmp_path / "gpu.json").read_text())

@@ -155,7 +155,14 @@ def summary(found: Sequence[Score]) -> list[str]:
 
 @click.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--out", required=True, type=click.Path(dir_okay=False, path_type=Path), help="CSV that lines go to.")
+@click.option(
+    "--output",
+    "-o",
+    "out",
+    required=True,
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="CSV that lines go to.",
+)
 @click.option("--draws", "count", type=click.IntRange(min=2), default=DRAWS, show_default=True, help="For each k.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the draws.")
 @click.option("--refit", is_flag=True, help="Fit the probe anew without the same layers.")
@@ -163,7 +170,7 @@ def main(files: tuple[Path, ...], out: Path, count: int, seed: int, refit: bool)
     """Score frozen micro backbones with 0 to 8 layers left out. Files of weights that the CSV knows are passed over.
 
     \b
-    python docs/studies/layers_left_out.py weights/skippable/*/*.safetensors --out skippable.csv
+    python docs/studies/layers_left_out.py weights/skippable/*/*.safetensors --output skippable.csv
     """
     torch.set_num_threads(1)
     done = {(score.weights, score.probe) for score in read(out)} if out.exists() else set()

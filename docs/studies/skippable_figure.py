@@ -182,12 +182,14 @@ def bar(values: Sequence[float]) -> list[list[float]] | None:
 @click.argument("table", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.argument("results", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
 @click.option("--k", type=click.IntRange(min=1), default=LEFT_OUT, show_default=True, help="Layers left out.")
-@click.option("--out", type=click.Path(dir_okay=False, path_type=Path), default="skippable.png", show_default=True)
+@click.option(
+    "--output", "-o", "out", type=click.Path(dir_okay=False, path_type=Path), default="skippable.png", show_default=True
+)
 def main(table: Path, results: tuple[Path, ...], k: int, out: Path) -> None:
     """Draw TABLE, which layers_left_out.py wrote, against the cells under RESULTS, and print the same in words.
 
     \b
-    python docs/studies/skippable_figure.py skippable.csv results/skippable --out docs/skippable.png
+    python docs/studies/skippable_figure.py skippable.csv results/skippable --output docs/skippable.png
     """
     scores = [score for score in layers_left_out.read(table) if score.probe == "full"]
     found = dots(scores, accuracies(load(results)), k)

@@ -14,8 +14,10 @@ from click.shell_completion import CompletionItem
 
 from fedbench.disk import at_home
 from fedbench.errors import UserError
-from fedbench.suite.shipped import found, names
+from fedbench.suite.shipped import ENDING, found, names
 from fedbench.words import amount_of
+
+LOOKED_UP = "fedbench.results"  # under which click's context keeps the folder in which names are looked up
 
 
 class FilePath(click.Path):
@@ -47,6 +49,69 @@ class SuiteFile(FilePath):
         """Complete to shipped suites, or to any file."""
         shipped = [CompletionItem(name) for name in names() if name.startswith(incomplete)]
         return shipped or super().shell_complete(context, parameter, incomplete)
+
+
+def results_of(given: str, folder: str) -> str:
+    """The results that a user means by a name or a path: the suite of that name in a results folder, else the path.
+
+    Args:
+        given: The name of a suite's folder, a suite's file or shipped name, or a path.
+        folder: The results folder.
+    """
+    given = at_home(given)
+    if not os.path.dirname(given) and given not in (".", "..") and os.path.isdir(inside := os.path.join(folder, given)):
+        return inside
+    if (
+        not os.path.isdir(given)
+        and (name := _suite_named(given))
+        and os.path.isdir(inside := os.path.join(folder, name))
+    ):
+        return inside
+    return given
+
+
+def _suite_named(given: str) -> str | None:
+    """What a suite calls itself, by its file or shipped name; None for anything else."""
+    from fedbench.suite.node import Problems  # with ruamel.yaml, which takes a while
+    from fedbench.suite.yaml import read
+
+    shipped = given.removeprefix("./").removeprefix("suites/").removesuffix(ENDING)
+    file = given if given.endswith(ENDING) and os.path.isfile(given) else names().get(shipped)
+    if file is None:
+        return None
+    name = read(str(file), Problems()).get("suite")
+    return name.value if name is not None and isinstance(name.value, str) else None
+
+
+class ResultsPath(FilePath):
+    """Results by a path, or by the name of their suite, see `results_of`."""
+
+    name = "path"
+
+    def convert(self, value: Any, parameter: click.Parameter | None, context: click.Context | None) -> Any:
+        """The path of the results. Raises UserError where nobody has such a home."""
+        folder = context.meta.get(LOOKED_UP, "results") if context else "results"
+        return super().convert(results_of(value, folder), parameter, context)
+
+
+def _remember_results(context: click.Context, parameter: click.Parameter, folder: str) -> None:
+    context.meta[LOOKED_UP] = folder
+
+
+def _or_all_results(context: click.Context, parameter: click.Parameter, paths: tuple[str, ...]) -> tuple[str, ...]:
+    """The paths that are given, or all results."""
+    return paths or (context.meta[LOOKED_UP],)
+
+
+def takes(*parameters: Callable[[Callable], Callable]) -> Callable[[Callable], Callable]:
+    """A decorator that adds these options and arguments to a command, in this order."""
+
+    def decorate(command: Callable) -> Callable:
+        for parameter in reversed(parameters):
+            command = parameter(command)
+        return command
+
+    return decorate
 
 
 def of_suite(key: str) -> Callable[[click.Context, click.Parameter, str], list[str]]:
@@ -107,7 +172,20 @@ FORM = click.option(
 )
 
 # For commands that read results.
-PATHS = click.argument("paths", nargs=-1, type=FilePath(), metavar="[PATH]...")
+PATHS = takes(
+    click.argument("paths", nargs=-1, type=ResultsPath(), metavar="[PATH]...", callback=_or_all_results),
+    click.option(
+        "--results",
+        default="results",
+        show_default=True,
+        type=FilePath(),
+        metavar="DIR",
+        is_eager=True,  # paths are looked up there
+        expose_value=False,
+        callback=_remember_results,
+        help="Where a PATH that is the name of a suite is looked up first.",
+    ),
+)
 METRIC = click.option("--metric", default="accuracy", show_default=True, metavar="M", help="The metric to compare.")
 BASELINE = click.option(
     "--baseline",
@@ -120,17 +198,6 @@ SELECTION = (
     click.option("--variant", "variants", multiple=True, metavar="GLOB", help="Only these sweep points."),
     click.option("--seed", "seeds", multiple=True, type=int, metavar="N", help="Only these seeds."),
 )
-
-
-def takes(*parameters: Callable[[Callable], Callable]) -> Callable[[Callable], Callable]:
-    """A decorator that adds these options and arguments to a command, in this order."""
-
-    def decorate(command: Callable) -> Callable:
-        for parameter in reversed(parameters):
-            command = parameter(command)
-        return command
-
-    return decorate
 
 
 # Which cells of a suite, and with which settings.
@@ -178,7 +245,9 @@ def gone(option: str, instead: str) -> Callable[[Callable], Callable]:
         if value is not None:
             raise UserError(f"{option} is gone: {instead}")
 
-    return click.option(option, hidden=True, expose_value=False, callback=refuse)
+    return click.option(
+        option, f"gone_{option.strip('-').replace('-', '_')}", hidden=True, expose_value=False, callback=refuse
+    )
 
 
 class Bytes(click.ParamType):

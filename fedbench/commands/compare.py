@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from fedbench.commands.choices import BASELINE, FORM, METRIC, PATHS, SELECTION, Amount, gone, takes
+from fedbench.commands.choices import BASELINE, FORM, METRIC, PATHS, SELECTION, Amount, gone, results_of, takes
 from fedbench.commands.output import put, tell_left_out
 from fedbench.commands.terminal import say
 from fedbench.errors import UserError
@@ -19,12 +20,11 @@ from fedbench.results.columns import HALVED, KEPT
 from fedbench.results.diff import shared
 from fedbench.results.loading import hash_and_status
 from fedbench.results.result import COMPARED
-from fedbench.words import counted
+from fedbench.words import counted, nearest
 
 if TYPE_CHECKING:
     import pandas
 
-DEFAULT = ("results",)  # where results are looked for without a PATH
 MORE_TABLES = {"sizes": ("sizes", "deployed")}  # that a view reads besides those of leaderboards
 
 AT = (
@@ -99,10 +99,14 @@ VIEWS = {
         "60% results/quickstart",
     ),
     "ranks": View("Mean ranks over the scenarios of each suite, with tie groups.", NO_BASELINE),
-    "clients": View("A line for each client, if clients are tested."),
-    "sizes": View("The models at every size, and which of them each client can run.", ("metric",)),
-    "tuning": View("The winner of each tuning, and what fewer trials would give.", ()),
-    "paper": View("Results next to the numbers of a paper, if the suite has them.", ("at",)),
+    "clients": View("A line for each client, if clients are tested.", example="results/personalised_tuned"),
+    "sizes": View(
+        "The models at every size, and which of them each client can run.", ("metric",), example="results/devices"
+    ),
+    "tuning": View("The winner of each tuning, and what fewer trials would give.", (), example="results/field_tuned"),
+    "paper": View(
+        "Results next to the numbers of a paper, if the suite has them.", ("at",), example="results/fedv_table5"
+    ),
     "changes": View(
         "The differences between two PATHs; exit code 1 if scores differ.",
         ("metric", "equivalent"),
@@ -125,6 +129,9 @@ class _Compare(click.Group):
     def resolve_command(self, context: click.Context, args: list[str]) -> Any:
         if args[0] in GONE:
             raise UserError(GONE[args[0]])
+        unknown = args[0] not in self.commands and not os.path.lexists(results_of(args[0], "results"))
+        if unknown and (near := nearest(args[0], VIEWS)):
+            raise UserError(f"{args[0]}: no such folder, and no view of that name; did you mean {near[0]}?")
         return super().resolve_command(context, args if args[0] in self.commands else ["leaderboards", *args])
 
     def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
@@ -193,7 +200,7 @@ def hashes(paths: tuple) -> None:
     \b
     fedbench compare hash results/quickstart
     """
-    for path in paths or DEFAULT:
+    for path in paths:
         found, statuses = hash_and_status(path)
         say(f"{found}  {path}")
         # Of what has no result the hash has nothing.
@@ -235,8 +242,8 @@ def _show(
         tell(filters.chosen(for_people(found) if form in by_name.PEOPLE else found, **wanted))
         tell_left_out(wrong)
         sys.exit(kind == "changes" and found.attrs["broken"])
-    there = _found(paths or DEFAULT, chosen, kind)
-    lacks = undecided(there, paths or DEFAULT)
+    there = _found(paths, chosen, kind)
+    lacks = undecided(there, paths)
     if there.results or form in ("csv", "json"):
         try:
             tell(by_name.chosen(there.results, kind, form=form, **wanted, **asked))

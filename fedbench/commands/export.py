@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 from rich.text import Text
 
-from fedbench.commands.choices import PLUGINS, RESULTS, FilePath
+from fedbench.commands.choices import PLUGINS, RESULTS, FilePath, gone, results_of
 from fedbench.commands.output import Screen
 from fedbench.errors import UserError
 from fedbench.registry.registry import Registry
@@ -29,8 +29,14 @@ from fedbench.words import counted, suggestion
     help="peft, loralib: adapters and head; merged: a plain model.",
 )
 @click.option(
-    "--out", type=FilePath(), metavar="DIR", help="Where to; by default a folder here, named after cell and format."
+    "--output",
+    "-o",
+    "out",
+    type=FilePath(),
+    metavar="DIR",
+    help="Where to; by default a folder here, named after cell and format.",
 )
+@gone("--out", "it is called -o or --output now")
 @click.option("--force", is_flag=True, help="Replace an earlier export.")
 @PLUGINS
 def export(
@@ -55,9 +61,10 @@ def export(
 
     The cell's images are not needed. A cell that has no model yet (no `state.json`) gets one by `fedbench run --force`.
     """  # fmt: skip
+    cell = results_of(cell, results)
     if method is not None:
         asked = {"seed": seed, "scenario": scenario, "variant": variant}
-        cell, name = _found(Path(cell) if Path(cell).is_dir() else Path(results) / cell, method, asked)
+        cell, name = _found(Path(cell), method, asked)
     else:
         name = Path(cell).resolve().name
     from fedbench.export import export as write

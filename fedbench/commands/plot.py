@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fedbench.commands.choices import METRIC, PATHS, PLUGINS, SELECTION, FilePath, takes
+from fedbench.commands.choices import METRIC, PATHS, PLUGINS, SELECTION, FilePath, gone, takes
 from fedbench.commands.output import tell_left_out
 from fedbench.commands.terminal import say
 from fedbench.errors import UserError
@@ -35,9 +35,15 @@ WRONG = "fedbench.plot.wrong"  # under which click's context keeps what is left 
 _common = takes(
     PATHS,
     click.option(
-        "--out", type=FilePath(dir_okay=False), metavar="FILE", help="The file to write; by default in plots/."
+        "--output",
+        "-o",
+        "out",
+        type=FilePath(dir_okay=False),
+        metavar="FILE",
+        help="The file to write; by default in plots/.",
     ),
-    click.option("--format", "form", type=click.Choice(["png", "svg", "pdf"]), help="Default: by --out, or png."),
+    gone("--out", "it is called -o or --output now"),
+    click.option("--format", "form", type=click.Choice(["png", "svg", "pdf"]), help="Default: by --output, or png."),
     *SELECTION,
 )
 
@@ -46,12 +52,12 @@ _common = takes(
 def plot() -> None:
     """Draw finished results under PATH (results/ if none is given); needs the extra `plots`.
 
-    Figures are written to plots/ in the current folder, or to --out. All kinds but `curves`, `pareto`, `sizes` and
+    Figures are written to plots/ in the current folder, or to --output. All kinds but `curves`, `pareto`, `sizes` and
     `ranks` draw one figure for each leaderboard, and add its name to the file's.
 
     \b
     fedbench plot curves results/quickstart
-    fedbench plot allocation results/quickstart --out figure2.pdf
+    fedbench plot allocation results/quickstart -o figure2.pdf
     """
 
 
@@ -80,7 +86,7 @@ def curves(metric: str, by_domain: bool, over: str, **choices: Any) -> None:
 
     \b
     fedbench plot curves results/quickstart
-    fedbench plot curves results/quickstart --by-domain --metric loss --format svg
+    fedbench plot curves results/quickstart --by-domain --format svg
     fedbench plot curves results/quickstart --over bytes
     """
     chosen = _Chosen("curves", choices)
@@ -169,7 +175,7 @@ def ranks(metric: str, **choices: Any) -> None:
     """Draw mean ranks over the scenarios of each suite with Nemenyi's critical difference, and letters by paired tests.
 
     \b
-    fedbench plot ranks results/extreme_hetero
+    fedbench plot ranks results/extreme_hetero --method fedra --method depthfl --method head_only
     """
     from fedbench.report.standings import standings
 
@@ -223,9 +229,9 @@ class _Chosen:
         self.kind, self._save = kind, style.save
         self.out, self.form = choices["out"], choices["form"]
         if self.out and self.form not in (None, style.format_of(Path(self.out))):
-            raise UserError(f"--out {self.out}: its suffix is not .{self.form}, which --format asks for")
+            raise UserError(f"--output {self.out}: its suffix is not .{self.form}, which --format asks for")
         names = [choices[name] for name in ("scenarios", "methods", "seeds", "variants")]
-        there = examine(choices["paths"] or ("results",))
+        there = examine(choices["paths"])
         found = there.only(lambda results: select(results, *names)).read((*COMPARED, *more))
         self.results: Sequence[Result] = found.results
         click.get_current_context().meta[WRONG] = found.wrong

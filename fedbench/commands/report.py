@@ -48,10 +48,10 @@ def report(paths: tuple, out: str, force: bool, **asked: Any) -> None:
 
     \b
     fedbench report results/quickstart
-    fedbench report results -o all.html --at best
+    fedbench report results -o all.html
     fedbench report results/extreme_hetero -o hetero.html --scenario 'all_*'
     """
-    file, given = Path(out), paths or ("results",)
+    file, given = Path(out), paths
     if not force:
         _refuse_others(file)
     tell_left_out(_written(file, given, asked))

@@ -134,13 +134,15 @@ def _must_be_free(out: Path, force: bool) -> None:
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return
     if not _is_export(out):
-        raise UserError(f"{out}: holds something that is no export of fedbench. Choose another folder with --out DIR.")
+        raise UserError(
+            f"{out}: holds something that is no export of fedbench. Choose another folder with --output DIR."
+        )
     if not force:
-        raise UserError(f"{out}: there is an export already. Replace it with --force, or choose another --out DIR.")
+        raise UserError(f"{out}: there is an export already. Replace it with --force, or choose another --output DIR.")
     if foreign := sorted({path.name for path in out.iterdir()} - WRITTEN):
         raise UserError(
             f"{out}: next to an export there is {', '.join(foreign)}, which --force would remove. Move it elsewhere, "
-            "or choose another --out DIR."
+            "or choose another --output DIR."
         )
 
 
@@ -164,6 +166,6 @@ def _put_in_place(out: Path, force: bool) -> Iterator[Path]:
             yield draft
             _must_be_free(out, force)
     except SafetensorError as error:  # its way of saying that a disk is full
-        raise UserError(f"{out}: cannot be written ({error}). Try another --out DIR.") from error
+        raise UserError(f"{out}: cannot be written ({error}). Try another --output DIR.") from error
     except OSError as error:
-        raise cannot_write(out, error, "Try another --out DIR.") from error
+        raise cannot_write(out, error, "Try another --output DIR.") from error

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from command import fedbench
 from factories import eval_rows, write_cell
@@ -9,6 +11,7 @@ from factories import eval_rows, write_cell
 from fedbench.commands.compare import OPTIONS, VIEWS, compare
 from fedbench.results import content_hash
 
+REFERENCE = Path(__file__).parents[2] / "results/reference"
 GIVEN = {"metric": "loss", "at": "best", "baseline": "fedra", "equivalent": "2"}
 OWN = {"reach": ["80%"], "pareto": ["bytes"]}
 
@@ -60,3 +63,38 @@ def test_the_first_word_may_be_a_folder_and_views_are_listed(folder):
 def test_what_is_gone_says_what_replaces_it(folder, words, told):
     done = fedbench(*words, cwd=folder)
     assert done.exit_code == 2 and told in done.stderr
+
+
+def test_a_name_is_looked_up_under_results_and_then_as_a_path(tmp_path, monkeypatch):
+    """`compare`, `report`, `plot` and `export` take the name of a suite, its file, or a path."""
+    monkeypatch.chdir(tmp_path)
+    Path("results").symlink_to(REFERENCE)
+    Path("elsewhere").symlink_to(REFERENCE)
+    board = fedbench("compare", "results/quickstart", cwd=tmp_path).output
+    for words in (
+        ("quickstart",),
+        ("suites/quickstart.yaml",),
+        ("quickstart", "--results", "elsewhere"),
+        ("--results", "elsewhere", "quickstart"),
+        ("elsewhere/quickstart",),
+    ):
+        done = fedbench("compare", *words, cwd=tmp_path)
+        assert done.exit_code == 0, done.output
+        assert "fedra" in done.output and done.output.splitlines()[3:] == board.splitlines()[3:]
+    Path("elsewhere").unlink()
+    Path("quickstart").mkdir()  # which `init` makes for a study of that name
+    assert (
+        fedbench("compare", "hash", "quickstart", cwd=tmp_path).output.split()[0]
+        == fedbench("compare", "hash", "results/quickstart", cwd=tmp_path).output.split()[0]
+    )
+    assert fedbench("compare", "hash", "tuned/extreme_hetero", cwd=tmp_path).output.endswith(
+        "results/extreme_hetero_tuned\n"
+    )
+    done = fedbench("export", "quickstart", "fedra", "--format", "peft", cwd=tmp_path)
+    assert "results/quickstart" in done.output, "the results of the suite, and not the folder of the study"
+
+
+@pytest.mark.parametrize("word", ["pair", "cost", "rank"])
+def test_a_view_that_is_nearly_named_is_meant(word, tmp_path):
+    done = fedbench("compare", word, cwd=tmp_path)
+    assert done.exit_code == 2 and f"no view of that name; did you mean {word}s?" in done.output

@@ -69,6 +69,6 @@ def test_a_hash_is_of_everything_or_says_of_what_it_is_not(suite):
 def test_plot_draws_the_rest(suite, tmp_path):
     pytest.importorskip("matplotlib")
     (cell_of(suite, "fedra") / "eval.parquet").write_bytes(b"")
-    done = run("plot", "curves", suite, "--out", tmp_path / "p.svg")
+    done = run("plot", "curves", suite, "--output", tmp_path / "p.svg")
     assert done.exit_code == 1 and "eval.parquet: torn" in done.stderr
     assert (tmp_path / "p.svg").stat().st_size > 0

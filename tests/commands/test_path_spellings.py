@@ -76,7 +76,7 @@ def test_a_path_means_one_folder_however_it_is_spelt(tmp_path, spelt, how):
     ways = {
         ("compare", given): "",
         ("report", given, f"-o{path}/page.html"): "page.html",
-        ("plot", "curves", given, f"--out={path}/curves.svg"): "curves.svg",
+        ("plot", "curves", given, f"--output={path}/curves.svg"): "curves.svg",
         ("merge", given, f"--into={path}/merged"): "merged/s/index.json",
         ("pack", given): "s/index.json",
         ("plan", f"{given}/tiny.yaml", f"--plugin={path}/mine.py"): "",
@@ -106,7 +106,7 @@ def test_paths_of_commands_that_need_finished_cells_begin_at_home_too(tmp_path, 
             "allsmall",
             mine,
             "--format=loralib",
-            f"--out={path}/lora",
+            f"--output={path}/lora",
         ): "lora/config.json",
         ("init", f"{given}/own", f"--images={path}/tree"): "own/suite.yaml",
         ("choose", "--backbone=tiny", "--devices=phone_low", "--method=allsmall", mine, f"--accuracy={path}/r"): "",
@@ -152,7 +152,7 @@ WAYS = {
 
 def test_every_option_that_takes_a_path_is_spelt_in_these_ways():
     assert {name.rpartition(" ")[2] for name in PATHS} == {
-        *("--accuracy", "--from", "--images", "--into", "--out", "--output", "--plugin", "--results"),
+        *("--accuracy", "--from", "--images", "--into", "--output", "--output", "--plugin", "--results"),
         *("--ca", "--data", "--key", "--superlink"),
         *("--root", "--texts", "cell", "file", "folder", "names", "paths", "shards", "source", "suite"),
     }

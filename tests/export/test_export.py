@@ -151,7 +151,7 @@ def test_a_disk_that_is_full_is_told_and_nothing_is_left(cells, registry, tmp_pa
         raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
 
     monkeypatch.setattr(peft, "save_file", full)
-    with pytest.raises(UserError, match=r"out: cannot be written \(.*No space left.*\)\. Try another --out DIR"):
+    with pytest.raises(UserError, match=r"out: cannot be written \(.*No space left.*\)\. Try another --output DIR"):
         export(cells["vit", "fedra"], "peft", tmp_path / "out", registry)
     assert not list(tmp_path.iterdir())
 

@@ -306,5 +306,5 @@ def test_a_run_without_capacities_shows_a_number_and_a_dash_and_exports_say_what
     ended = {name: (read_manifest(cell) or {})["status"] for name, cell in cells.items()}
     assert ended == {"fedavg": "finished", "fedra": "not_applicable"}
     cell = cells["fedavg"]
-    done = suite("export", cell, "--format", "merged", "--out", tmp_path / "out")
+    done = suite("export", cell, "--format", "merged", "--output", tmp_path / "out")
     assert done.exit_code == 2 and "does not answer with a GlobalModel" in " ".join(done.output.split())

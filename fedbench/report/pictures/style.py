@@ -260,5 +260,5 @@ def save(figure: Figure, path: Path) -> None:
         write_atomically(
             path,
             lambda temporary: figure.savefig(temporary, format=form, dpi=DPI, metadata=DATES[form]),
-            mend="Choose another place with --out FILE.",
+            mend="Choose another place with --output FILE.",
         )

@@ -56,14 +56,14 @@ def test_a_picture_for_each_leaderboard(here):
 
 
 def test_out_is_the_file_and_the_leaderboard_is_added_where_there_are_several(here):
-    one = fedbench("plot", "allocation", "--scenario", "half", "--out", "my pictures/one.svg", cwd=here)
+    one = fedbench("plot", "allocation", "--scenario", "half", "--output", "my pictures/one.svg", cwd=here)
     assert one.output == "my pictures/one.svg\n" and (here / one.output.strip()).read_bytes().startswith(b"<?xml")
-    two = fedbench("plot", "allocation", "--method", "fedra", "--out", "two.svg", cwd=here)
+    two = fedbench("plot", "allocation", "--method", "fedra", "--output", "two.svg", cwd=here)
     assert two.output.split() == ["two-skew.svg", "two-half.svg"]
 
 
 def test_filters_choose_what_is_drawn(here):
-    words = ("plot", "curves", "--scenario", "skew", "--method", "fedra", "--seed", 1, "--out", "a.svg")
+    words = ("plot", "curves", "--scenario", "skew", "--method", "fedra", "--seed", 1, "--output", "a.svg")
     assert fedbench(*words, cwd=here).exit_code == 0
     assert fedbench(*words[:-1], "b.svg", "--metric", "accuracy", cwd=here).exit_code == 0
     assert (here / "a.svg").read_bytes() == (here / "b.svg").read_bytes()
@@ -74,8 +74,8 @@ def test_filters_choose_what_is_drawn(here):
     [
         (("curves", "--metric", "acuracy"), "no metric 'acuracy' in these results. Did you mean 'accuracy'?"),
         (("curves", "--method", "fedar"), "no method 'fedar' in these results. Did you mean 'fedra'?"),
-        (("curves", "--out", "a.jpg"), "a.jpg: pictures end in .png, .svg or .pdf, not '.jpg'"),
-        (("curves", "--out", "a.png", "--format", "pdf"), "--out a.png: its suffix is not .pdf"),
+        (("curves", "--output", "a.jpg"), "a.jpg: pictures end in .png, .svg or .pdf, not '.jpg'"),
+        (("curves", "--output", "a.png", "--format", "pdf"), "--output a.png: its suffix is not .pdf"),
         (("layers", "nowhere"), "nowhere: no such folder"),
         (("tsne", "--scenario", "skew", "--method", "fedra"), "kept no model"),
     ],

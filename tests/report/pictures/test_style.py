@@ -38,7 +38,7 @@ def test_other_suffixes_are_refused(tmp_path, name):
 
 def test_a_place_that_cannot_be_written_is_named_with_its_mend(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(UserError, match=r"file/f\.png: cannot be written .*--out FILE"):
+    with pytest.raises(UserError, match=r"file/f\.png: cannot be written .*--output FILE"):
         save(Figure(), tmp_path / "file" / "f.png")
 
 

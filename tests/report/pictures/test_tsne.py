@@ -89,7 +89,7 @@ def cells_in(folder):
 
 
 def test_a_finished_cell_is_taken_up_and_drawn(ran):
-    done = fedbench("plot", "tsne", *cells_in(ran), "--plugin", TINY, "--out", "one.svg", cwd=ran)
+    done = fedbench("plot", "tsne", *cells_in(ran), "--plugin", TINY, "--output", "one.svg", cwd=ran)
     assert (done.exit_code, done.output) == (0, "one.svg\n")
     assert (ran / "one.svg").read_bytes().startswith(b"<?xml")
 
