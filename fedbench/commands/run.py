@@ -97,11 +97,15 @@ def run(
 
     sets = (*sets, *(f"{key}={value}" for key, value in (("precision", precision), ("engine", engine)) if value))
     quiet, plugins = quiet or as_json, (*plugins, *files(trackers))
+    results = Path(choices["results"])
+    fresh = not results.exists()
     try:
         with raising(), Watch(Screen(), quiet) as watch, Spinner(f"Preparing {suite}", quiet) as spinner:
 
             def observe(name: str, cells: list, missing: list) -> Listen:
                 spinner.stop()
+                if fresh and missing and not quiet:
+                    click.echo(_where(suite, name, results), err=True)
                 return watch(name, cells, missing, "" if quiet else _takes(suite, name, cells, missing, given))
 
             given: dict[str, Any] = {"sets": sets, "plugins": plugins, "jobs": workers(jobs), **choices}
@@ -113,6 +117,19 @@ def run(
     if as_json:
         click.echo(json.dumps(_summary(outcome), indent=1))
     sys.exit(_end(outcome, Registry(plugins), quiet))
+
+
+def _where(suite: str, name: str, results: Path) -> str:
+    """Where new results go; and where a folder above the suite's file, or above this one, has results of this suite."""
+    from fedbench.results.index import INDEX
+
+    here = results.resolve() / name
+    new = f"Results go to {here}, which is new."
+    starts = (Path.cwd(), *([Path(suite).resolve().parent] if Path(suite).is_file() else []))
+    others = [above / "results" / name for start in starts for above in (start, *start.parents)]
+    if there := next((other for other in others if other != here and (other / INDEX).is_file()), None):
+        new += f" {there} has results of this suite; to go on there: --results {there.parent}"
+    return new
 
 
 def _takes(suite: str, name: str, cells: list[Cell], missing: list[Cell], given: dict[str, Any]) -> str:

@@ -111,3 +111,20 @@ def test_a_manifest_that_says_nothing_costs_its_cell_alone(good, garbage):
     assert done.exit_code == 0 and "1 already done, 1 to run" in done.stdout
     assert content_hash(good / "r") == before
     assert manifests(good / "r")["allsmall/0"]["started"] == kept["started"]
+
+
+def test_a_new_results_folder_is_named_and_so_is_one_that_has_results_of_the_suite(tmp_path):
+    write_suite(tmp_path)
+    sub = tmp_path / "deeper"
+    sub.mkdir()
+    write_suite(sub)
+    words = ("run", "tiny.yaml", "--plugin", TINY)
+    first = fedbench(*words, "--quiet", cwd=tmp_path)
+    assert first.exit_code == 0 and "Results go to" not in first.output
+    done = fedbench(*words, cwd=sub)
+    assert f"Results go to {sub}/results/tiny, which is new." in done.stderr
+    assert (
+        f"{tmp_path}/results/tiny has results of this suite; to go on there: --results {tmp_path}/results"
+        in done.stderr
+    )
+    assert "Results go to" not in fedbench(*words, cwd=sub).output, "which is not new any more"
