@@ -16,7 +16,7 @@ from fedbench.cli import main
 from fedbench.results import read_index, read_manifest, write_manifest
 from fedbench.results.files import described
 from fedbench.results.index import commit
-from fedbench.results.store import Store, folder_of
+from fedbench.results.packed_tables import PackedTables, folder_of
 from fedbench.results.tables import bytes_of, to_table
 
 TINY = Path(__file__).with_name("tiny_plugin.py")
@@ -96,7 +96,7 @@ def loosen(suite_folder: Path) -> None:
     """Put every packed cell of a suite into a folder, as it was before its run ended."""
     index = read_index(suite_folder)
     assert index is not None
-    store = Store(suite_folder, index.tables)
+    store = PackedTables(suite_folder, index.tables)
     for id in store.ids:
         place, manifest = folder_of(suite_folder, id), store.manifest(id) or {}
         for kind in manifest.pop("tables"):

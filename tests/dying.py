@@ -8,7 +8,7 @@ from pathlib import Path
 import psutil
 from command import TINY, fedbench, write_suite, written
 
-from fedbench.results.store import folder_of as cell_folder
+from fedbench.results.packed_tables import folder_of as cell_folder
 
 DYING = Path(__file__).parent / "dying_plugin.py"
 

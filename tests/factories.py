@@ -18,7 +18,7 @@ from fedbench.results.columns import SIMULATED
 from fedbench.results.identity import identity
 from fedbench.results.index import Entry, Index, Key, commit, merged_entries
 from fedbench.results.pack import pack
-from fedbench.results.store import folder_of
+from fedbench.results.packed_tables import folder_of
 from fedbench.results.tables import table_bytes
 
 DOMAINS = ("solid", "outline", "texture", "dim", "clutter", "sketch")

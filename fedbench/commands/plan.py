@@ -16,6 +16,7 @@ from fedbench.errors import UserError
 from fedbench.registry.facts import CachedFacts
 from fedbench.registry.registry import Registry
 from fedbench.results.columns import ENDED
+from fedbench.results.tuning import Contest
 from fedbench.runner.cells import (
     BuildErrors,
     Cell,
@@ -31,7 +32,7 @@ from fedbench.runner.cells import (
 )
 from fedbench.runner.estimate import Estimate, cost_estimates, estimate
 from fedbench.runner.runner import load
-from fedbench.runner.successive_halving import Tried, standing, tried
+from fedbench.runner.successive_halving import candidates_of, standing
 from fedbench.suite import Suite
 from fedbench.suite.points import repeats
 from fedbench.words import counted, human_bytes, lasting, roughly, three_digits
@@ -121,26 +122,31 @@ def forecast(
     UserError.
     """
     named = {key: chosen[key] for key in ("scenarios", "methods", "variants")}
-    contests = tried(suite, suite.candidates(**named), registry, facts, folder) if suite.tuning else []
-    given = suite
+    given, contests, there = suite, list[Contest](), dict[Path, Cell]()
     if suite.tuning:
+        contests, there = candidates_of(suite, suite.candidates(**named), registry, facts, folder)
         suite = suite.tuned(standing(contests))
     reporting = cells_of(suite.points(**chosen), registry, facts)
-    confirming = {one.key: one.confirming for one in contests}
-    candidates = {cell.id: cell for one in contests for cell in (*one.every, *confirming[one.key])}
+    confirming = {one.key: [there[folder] for folder in one.confirming] for one in contests}
+    trying = {one.key: [there[folder] for folder in one.every] for one in contests}
+    candidates = {cell.id: cell for one in contests for cell in (*trying[one.key], *confirming[one.key])}
     every = [*candidates.values(), *reporting]
     totals = _estimated(every, facts, BuildErrors(given), preparing, options.timeout)
     shares = {cell.id: 1.0 for cells in confirming.values() for cell in cells}
-    shares |= {cell.id: one.share for one in contests for cell in one.every}
+    shares |= {cell.id: one.share for one in contests for cell in trying[one.key]}
     folders = folders_of(every, folder)
     manifests = manifests_of(folders, folder)
     possible = [cell for cell in every if "flops" in totals[cell.id]]
     time = estimate(possible, manifests, options, shares) if timed else None
-    equal: dict[tuple[str, ...], list[Tried]] = {}
+    equal: dict[tuple[str, ...], list[Contest]] = {}
     for one in contests:
-        cells = (*one.every, *confirming[one.key])
+        cells = (*trying[one.key], *confirming[one.key])
         equal.setdefault(tuple(sorted(cell.id for cell in cells)), []).append(one)
-    rows = [_of_candidates(ones, confirming[ones[0].key], shares, totals, manifests, time) for ones in equal.values()]
+    rows = []
+    for ones in equal.values():
+        key = ones[0].key
+        ids = list(dict.fromkeys(cell.id for cell in (*trying[key], *confirming[key])))
+        rows.append(_of_candidates(ones, ids, len(confirming[key]), shares, totals, manifests, time))
     rows += [
         _of_cell(cell, totals[cell.id], status(cell, folders[cell.id], manifests[cell.id]), time) for cell in reporting
     ]
@@ -179,8 +185,9 @@ def _of_cell(cell: Cell, totals: Row, status: str, time: Estimate | None) -> Row
 
 
 def _of_candidates(
-    equal: Sequence[Tried],
-    confirming: Sequence[Cell],
+    equal: Sequence[Contest],
+    ids: Sequence[str],
+    confirming: int,
     shares: Mapping[str, float],
     totals: Mapping[str, Row],
     manifests: Mapping[str, Row | None],
@@ -189,20 +196,19 @@ def _of_candidates(
     """All candidates of one method, and of those whose candidates are the same: what they come to where the worse half
     is left behind at every rung and the best are confirmed at once."""
     one = equal[0]
-    cells = {cell.id: cell for cell in (*one.every, *confirming)}
-    done = sum(one is not None and one["status"] in ENDED for one in map(manifests.get, cells))
+    done = sum(one is not None and one["status"] in ENDED for one in map(manifests.get, ids))
     row: Row = {
         "names": [[scenario, method, variant, None] for scenario, variant, method in (each.key for each in equal)],
-        "ids": list(cells),
+        "ids": list(ids),
         "rounds": one.rungs[-1],
         "rungs": list(one.rungs),
-        **({"confirm": len(confirming)} if confirming else {}),
-        "status": f"{done} of {len(cells)} tried",
+        **({"confirm": confirming} if confirming else {}),
+        "status": f"{done} of {len(ids)} tried",
     }
-    row |= _sum([(totals[id], shares[id]) for id in cells])
+    row |= _sum([(totals[id], shares[id]) for id in ids])
     if time is None:
         return row
-    seconds = [own.seconds for id in cells if (own := time.cells.get(id)) and own.seconds is not None]
+    seconds = [own.seconds for id in ids if (own := time.cells.get(id)) and own.seconds is not None]
     return row | {"seconds": sum(seconds) if seconds else None}
 
 

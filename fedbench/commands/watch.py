@@ -26,8 +26,8 @@ from fedbench.results.columns import HALVED
 from fedbench.results.index import CELLS, read_expected
 from fedbench.results.manifest import believed_manifest
 from fedbench.results.metric_direction import first_metric, is_fraction
+from fedbench.results.packed_tables import folder_of
 from fedbench.results.result import COMPARED
-from fedbench.results.store import folder_of
 from fedbench.runner.cells import Cell
 from fedbench.runner.local import OUTPUT
 from fedbench.runner.progress import Listen, RunSummary

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from fedbench.errors import UserError
 from fedbench.results import read_index
-from fedbench.results.store import store_of
+from fedbench.results.packed_tables import packed_tables
 
 if TYPE_CHECKING:
     import pandas
@@ -27,7 +27,7 @@ def measured(folder: Path) -> pandas.DataFrame:
     """
     import pandas as pd
 
-    index, store = read_index(folder), store_of(folder)
+    index, store = read_index(folder), packed_tables(folder)
     if index is None or "wire" not in index.tables:
         raise UserError(f"{folder}: none of its cells was computed on nodes")
     wire, rounds = (store.table(kind).to_pandas() for kind in ("wire", "rounds"))

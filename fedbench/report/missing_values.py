@@ -74,8 +74,8 @@ def notes(
 def _seeds_of_the_suite(cells: Mapping[str, Sequence[Result]], shown: Collection[int]) -> list[str]:
     """How many of the seeds that the suite had when it was first run stand in a table, and which do not belong to
     them; nothing for older results, which do not say, and for a suite of one seed that is there."""
-    stores = [result.cells.store for results in cells.values() for result in results if result.cells]
-    said = {tuple(store.index.seeds) for store in stores if store.index}
+    packed = [result.cells.packed for results in cells.values() for result in results if result.cells]
+    said = {tuple(tables.index.seeds) for tables in packed if tables.index}
     planned = next(iter(said)) if len(said) == 1 else ()
     if not planned or not shown:
         return []

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from fedbench.disk import cannot_write, hash_of_file
 from fedbench.errors import UserError
 from fedbench.results.columns import COLUMNS, DROPPED
-from fedbench.results.store import store_of, suite_folder_of
+from fedbench.results.packed_tables import packed_tables, suite_folder_of
 from fedbench.results.tables import arrow_schema, read_table
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def damage(folder: Path, manifest: Mapping[str, Any], most: int | None = MOST_HA
     """
     if "tables" in manifest:
         found = {name: fault(folder / name, facts, most) for name, facts in manifest.get("files", {}).items()}
-        lost = store_of(suite_folder_of(folder)).lost(manifest)
+        lost = packed_tables(suite_folder_of(folder)).lost(manifest)
         packed = {f"{kind}.parquet": f"lost with {wrong.partition(': ')[0]}" for kind, wrong in lost.items()}
         return {name: wrong for name, wrong in found.items() if wrong and wrong != MISSING} | packed
     if not (files := manifest.get("files")):
@@ -109,7 +109,7 @@ def has_table(kind: str, folder: Path, manifest: Mapping[str, Any]) -> bool:
 def checked_table(kind: str, folder: Path, manifest: Mapping[str, Any]) -> pyarrow.Table:
     """Raises: UserError where it is not as it was written; a changed bit could pass for another number."""
     if "tables" in manifest:
-        table = store_of(suite_folder_of(folder)).rows(kind, manifest["id"])
+        table = packed_tables(suite_folder_of(folder)).rows(kind, manifest["id"])
         return empty_table(kind) if table is None else table
     path, files = folder / f"{kind}.parquet", manifest.get("files")
     wrong = fault(path, files[path.name], None) if files and path.name in files else UNLISTED if files else None
@@ -121,7 +121,7 @@ def checked_table(kind: str, folder: Path, manifest: Mapping[str, Any]) -> pyarr
 def read_rows(folder: Path, kind: str) -> list[dict[str, Any]]:
     """The rows of one table of a cell, or of its checkpoint, whether it is packed or not. Raises: UserError."""
     if not (path := Path(folder) / f"{kind}.parquet").is_file():
-        packed = store_of(suite_folder_of(folder)).rows(kind, Path(folder).name)
+        packed = packed_tables(suite_folder_of(folder)).rows(kind, Path(folder).name)
         if packed is not None:
             return packed.to_pylist()
     return read_table(kind, path).to_pylist()

@@ -18,8 +18,8 @@ from fedbench.results.content import digest_of_cell
 from fedbench.results.files import ALWAYS
 from fedbench.results.index import CELLS, INDEX, MAKE_SOME, SOME, Entry, visible
 from fedbench.results.manifest import MANIFEST, read_manifest
+from fedbench.results.packed_tables import TRIES, PackedTables, folder_of, packed_tables, stamp_of, suite_folder_of
 from fedbench.results.result import Result, first_line
-from fedbench.results.store import TRIES, Store, folder_of, stamp_of, store_of, suite_folder_of
 from fedbench.results.suite_tables import SuiteTables
 from fedbench.words import counted, shortened
 
@@ -52,7 +52,7 @@ class Found:
                 by_suite.setdefault(result.cells, []).append(result.entry.cell)
         for suite, ids in by_suite.items():
             suite.check(kinds, ids)
-            torn |= dict.fromkeys(map(first_line, suite.store.damaged.values()))
+            torn |= dict.fromkeys(map(first_line, suite.packed.damaged.values()))
         for result in self.results:
             cells = result.cells if result.status == "finished" else None
             if cells and (fault := cells.fault(result.entry.cell, result.manifest)):
@@ -159,8 +159,8 @@ def _is_cell(path: Path) -> bool:
         return True
     if path.absolute().parent.name != CELLS:
         return False
-    store = store_of(suite_folder_of(path))
-    return path.name in store.ids or CELLS in store.damaged
+    tables = packed_tables(suite_folder_of(path))
+    return path.name in tables.ids or CELLS in tables.damaged
 
 
 def _undecided(results: Sequence[Result]) -> list[Result]:
@@ -191,18 +191,18 @@ def _look_at_suite(folder: Path, cell: str | None = None) -> Found:
 
 def _seen(folder: Path, cell: str | None) -> Found:
     """As `_look_at_suite`, at one instant. Raises: UserError."""
-    store = store_of(folder)
-    index = store.index
-    store.verify()
+    tables = packed_tables(folder)
+    index = tables.index
+    tables.verify()
     entries = [entry for entry in (index.entries if index else ()) if cell in (None, entry.cell)]
     manifests: dict[str, Mapping[str, Any]] = {}
     faults: dict[str, str] = {}
-    packed = [first_line(wrong) for wrong in store.damaged.values()]
+    packed = [first_line(wrong) for wrong in tables.damaged.values()]
     bare: list[str] = []
     loose = _loose(folder)
     for id in dict.fromkeys(entry.cell for entry in entries):
         try:
-            manifest = read_manifest(folder_of(folder, id)) if id in loose else store.manifest(id)
+            manifest = read_manifest(folder_of(folder, id)) if id in loose else tables.manifest(id)
         except UserError as error:
             faults[id] = first_line(error)
             continue
@@ -211,14 +211,14 @@ def _seen(folder: Path, cell: str | None) -> Found:
         elif id in loose and any((folder_of(folder, id) / name).is_file() for name in ALWAYS):
             faults[id] = f"{folder_of(folder, id) / MANIFEST}: missing"
             bare.append(id)
-        elif CELLS in store.damaged:
-            faults[id] = first_line(store.damaged[CELLS])
+        elif CELLS in tables.damaged:
+            faults[id] = first_line(tables.damaged[CELLS])
     wrong = list(dict.fromkeys(packed + [fault for id, fault in faults.items() if id not in bare]))
     if bare:
         wrong.append(f"{folder}: {counted(len(bare), 'cell')} with tables and no {MANIFEST}: {shortened(bare)}")
     finished = {id for id, manifest in manifests.items() if manifest["status"] == "finished"}
     own = {id: (folder_of(folder, id), manifests[id]) for id in finished if "tables" not in manifests[id]}
-    suite, results, cells = index.suite if index else "", [], SuiteTables(folder.absolute(), store, own)
+    suite, results, cells = index.suite if index else "", [], SuiteTables(folder.absolute(), tables, own)
     for entry in entries:
         seen = entry.seen(manifests[entry.cell]) if entry.cell in manifests else {}
         results.append(Result(suite, entry, folder_of(folder, entry.cell), seen, faults.get(entry.cell, ""), cells))
@@ -256,7 +256,7 @@ def _look_at_cell(folder: Path) -> Found:
         profile=config.get("profile", ""),
     )
     suite = suite_folder_of(folder)
-    cells = SuiteTables(suite, Store(suite, {}), {entry.cell: (folder, manifest)})
+    cells = SuiteTables(suite, PackedTables(suite, {}), {entry.cell: (folder, manifest)})
     return Found([Result(suite.name, entry, folder, manifest, cells=cells)], [])
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from fedbench.disk import LockTimeout, locked_file, write_atomically
 from fedbench.errors import CannotWrite, UserError
-from fedbench.results.store import suite_folder_of
+from fedbench.results.packed_tables import suite_folder_of
 
 POLL = 0.05  # seconds between two tries
 RUN = ".run.lock"  # in the suite's folder; held by the run, merge or pack that writes there

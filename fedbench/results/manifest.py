@@ -11,8 +11,8 @@ from fedbench.results.columns import STATUSES
 from fedbench.results.documents import TornFile, read_sealed, write_json
 from fedbench.results.identity import identity_of
 from fedbench.results.index import CELLS
+from fedbench.results.packed_tables import packed_tables, settled, suite_folder_of
 from fedbench.results.schema_checks import check_manifest
-from fedbench.results.store import settled, store_of, suite_folder_of
 
 MANIFEST = "manifest.json"
 CHECKPOINT = "checkpoint"  # the folder next to it, from which a run resumes
@@ -51,7 +51,7 @@ def _read_now(path: Path) -> dict[str, Any] | None:
     except UserError:
         if path.is_file():
             raise
-        return store_of(suite_folder_of(path.parent)).manifest(path.absolute().parent.name)
+        return packed_tables(suite_folder_of(path.parent)).manifest(path.absolute().parent.name)
     try:
         check_manifest(manifest)
     except TypeError as error:

@@ -33,10 +33,11 @@ from fedbench.results.loading import content_hash, examine, what_is_wrong
 from fedbench.results.lock import suite_lock
 from fedbench.results.manifest import CHECKPOINT, MANIFEST, read_manifest
 from fedbench.results.pack import Ended, pack, with_cells
+from fedbench.results.packed_tables import folder_of
 from fedbench.results.result import Result
 from fedbench.results.schema_checks import refuse_links
-from fedbench.results.store import folder_of
-from fedbench.results.tuning import Key, Search, searches_of, with_searches
+from fedbench.results.tuning import Key, tunings_of, with_tunings
+from fedbench.types.tuning import Tuning
 
 # What gives way to what: a cell that nobody has finished to one that failed, that to one of the target's that can
 # resume from a checkpoint, that to a candidate of a tuning that was halved, and all to one with a result.
@@ -134,7 +135,7 @@ def merge(shards: Iterable[str | Path], into: str | Path) -> list[Merged]:
             suites[index.suite] = _started(index.suite, into / index.suite)
         if folder.resolve() not in [known.resolve() for known in suites[index.suite].shards]:
             suites[index.suite].add(folder, index)
-    parts = {suite.name: (_expected(suite), _searches(suite)) for suite in suites.values()}
+    parts = {suite.name: (_expected(suite), _tunings(suite)) for suite in suites.values()}
     return [_write(suite, *parts[suite.name]) for suite in suites.values()]
 
 
@@ -183,23 +184,23 @@ def _expected(suite: _Suite) -> list[Mapping[str, Any]]:
     return list(having[first].expected) if having else []
 
 
-def _searches(suite: _Suite) -> dict[Key, Search]:
+def _tunings(suite: _Suite) -> dict[Key, Tuning]:
     """What the candidates of every contest were drawn in, about which all shards that have candidates of it agree."""
-    found: dict[Key, tuple[Search, Path]] = {}
+    found: dict[Key, tuple[Tuning, Path]] = {}
     for shard, index in suite.shards.items():
-        for key, search in searches_of(index, shard).items():
-            first, where = found.setdefault(key, (search, shard))
-            if first != search:
+        for key, tuning in tunings_of(index, shard).items():
+            first, where = found.setdefault(key, (tuning, shard))
+            if first != tuning:
                 what = f"tunings of {' · '.join(filter(None, (suite.name, *key)))}"
                 raise UserError(_two_indexes(what, where, shard))
-    return {key: search for key, (search, _) in found.items()}
+    return {key: tuning for key, (tuning, _) in found.items()}
 
 
 def _two_indexes(what: str, one: Path, other: Path) -> str:
     return f"two {what}:\n  {one / INDEX}\n  {other / INDEX}\n{NOTHING}"
 
 
-def _write(suite: _Suite, expected: list[Mapping[str, Any]], searches: Mapping[Key, Search]) -> Merged:
+def _write(suite: _Suite, expected: list[Mapping[str, Any]], tunings: Mapping[Key, Tuning]) -> Merged:
     target = suite.target
     prepare_folder(target)
     ranks = {id: suite.rank(result)[0] for id, result in suite.cells.items()}
@@ -213,7 +214,7 @@ def _write(suite: _Suite, expected: list[Mapping[str, Any]], searches: Mapping[K
         entries: list[Entry] = []
         for shard in suite.shards.values():
             entries = merged_entries(entries, shard.entries)
-        index = with_searches(replace(index, entries=entries), target, searches)
+        index = with_tunings(replace(index, entries=entries), target, tunings)
         for id, result in taken.items():
             _copy_others(result.folder, folder_of(target, id))
         if taken:

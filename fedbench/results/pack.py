@@ -18,8 +18,18 @@ from fedbench.results.files import OF_ANY_VERSION, checked_table, damage, has_ta
 from fedbench.results.index import CELLS, INDEX, Index, Packed, commit, read_index
 from fedbench.results.lock import remove_locks
 from fedbench.results.manifest import CHECKPOINT, MANIFEST, read_manifest
+from fedbench.results.packed_tables import (
+    CELL,
+    NAMES,
+    PLAIN,
+    PackedTables,
+    columns_of,
+    folder_of,
+    packed_schema,
+    spans,
+    without,
+)
 from fedbench.results.schema_checks import CONFIG, refuse_links
-from fedbench.results.store import CELL, NAMES, PLAIN, Store, columns_of, folder_of, packed_schema, spans, without
 from fedbench.results.tables import MOST_ROWS, RESULT_VERSION, VERSION_KEY
 from fedbench.words import counted
 
@@ -67,15 +77,15 @@ def pack(suite_folder: Path) -> int:
         return 0
     found = {id: _ended(folder_of(folder, id)) for id in dict.fromkeys(entry.cell for entry in index.entries)}
     new = {id: one for id, one in found.items() if one is not None}
-    store = Store(folder, index.tables)
-    if new or store.damaged:
-        store.check(KINDS)
-    gone = _concerned(store, index)
+    tables = PackedTables(folder, index.tables)
+    if new or tables.damaged:
+        tables.check(KINDS)
+    gone = _concerned(tables, index)
     if kept := [id for id in gone if id in found and not (folder_of(folder, id) / MANIFEST).is_file()]:
-        wrong, _, mend = next(iter(store.damaged.values())).partition("\n")
+        wrong, _, mend = next(iter(tables.damaged.values())).partition("\n")
         raise UserError(f"{wrong}\nNothing is packed while {counted(len(kept), 'cell')} must be computed again. {mend}")
-    if new or store.damaged:
-        index = commit(folder, with_cells(folder, index, new, store, gone))
+    if new or tables.damaged:
+        index = commit(folder, with_cells(folder, index, new, tables, gone))
     _sweep(folder, index)
     for id, one in new.items():
         _clear(folder_of(folder, id), one.written)
@@ -97,30 +107,36 @@ def _ended(folder: Path) -> Ended | None:
         return None
 
 
-def _concerned(store: Store, index: Index) -> list[str]:
+def _concerned(tables: PackedTables, index: Index) -> list[str]:
     """The cells that have lost a table, or all they had where that of the cells is damaged."""
-    if CELLS in store.damaged:
-        whole = [store.table(kind) for kind in COLUMNS if kind in store.files and kind not in store.damaged]
+    if CELLS in tables.damaged:
+        whole = [tables.table(kind) for kind in COLUMNS if kind in tables.files and kind not in tables.damaged]
         return list(dict.fromkeys([id for table in whole for id in spans(table)] or [e.cell for e in index.entries]))
-    return [id for id in store.ids if store.lost(store.manifest(id) or {})]
+    return [id for id in tables.ids if tables.lost(tables.manifest(id) or {})]
 
 
 def with_cells(
-    folder: Path, index: Index, new: Mapping[str, Ended], store: Store | None = None, gone: Collection[str] = ()
+    folder: Path, index: Index, new: Mapping[str, Ended], packed: PackedTables | None = None, gone: Collection[str] = ()
 ) -> Index:
     """An index whose tables have these cells too, in place of those of the same ids; the tables are written.
 
-    Cells are in the order of the index. The caller commits what it returns. store: of
-    the folder, where it was checked; its damaged tables are dropped · gone: packed cells that are dropped too.
+    Cells are in the order of the index. The caller commits what it returns.
+
+    Args:
+        folder: of the suite.
+        index: as it is.
+        new: the cells, by id.
+        packed: the tables of the folder, where they were checked; damaged ones are dropped.
+        gone: packed cells that are dropped too.
     """
     import pyarrow as pa
 
-    store = store or Store(folder, index.tables)
+    packed = packed or PackedTables(folder, index.tables)
     order = {id: position for position, id in enumerate(dict.fromkeys(e.cell for e in index.entries))}
     tables = {}
     for kind in KINDS:
-        there = kind in store.files and not {kind, CELLS} & store.damaged.keys()
-        parts = [without(store.table(kind), {*new, *gone})] if there else []
+        there = kind in packed.files and not {kind, CELLS} & packed.damaged.keys()
+        parts = [without(packed.table(kind), {*new, *gone})] if there else []
         if kind == CELLS:
             parts += [_cells(new)] if new else []
         else:
@@ -219,7 +235,7 @@ def _sweep(folder: Path, index: Index) -> None:
     for name in os.listdir(folder):
         if (PACKED.fullmatch(name) and name not in named) or LEFT.fullmatch(name):
             (folder / name).unlink(missing_ok=True)
-    packed = Store(folder, index.tables).ids
+    packed = PackedTables(folder, index.tables).ids
     remove_locks(folder_of(folder, id) for id in packed)
     for name in os.listdir(folder / CELLS) if (folder / CELLS).is_dir() else ():
         if name in packed and not (folder / CELLS / name / MANIFEST).is_file():

@@ -14,8 +14,8 @@ from fedbench.results.columns import DAMAGED, PENDING
 from fedbench.results.costs import Spending
 from fedbench.results.files import checked_table, empty_table, has_table
 from fedbench.results.index import Entry
+from fedbench.results.packed_tables import PackedTables, suite_folder_of
 from fedbench.results.scores import Tested, average
-from fedbench.results.store import Store, suite_folder_of
 from fedbench.results.suite_tables import SuiteTables
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class Result:
         if self.cells is not None:
             return self.cells
         return SuiteTables(
-            self.suite_folder, Store(self.suite_folder, {}), {self.entry.cell: (self.folder, self.manifest)}
+            self.suite_folder, PackedTables(self.suite_folder, {}), {self.entry.cell: (self.folder, self.manifest)}
         )
 
     def collapse(self, metric: str, split: str) -> str | None:

@@ -12,8 +12,8 @@ from fedbench.results.collapse import constant_rounds
 from fedbench.results.columns import COLUMNS
 from fedbench.results.costs import WAITED, Spending, spending, totals
 from fedbench.results.files import ALWAYS, checked_table, empty_table, has_table
+from fedbench.results.packed_tables import CELL, TRIES, PackedTables, packed_schema, packed_tables, spans, without
 from fedbench.results.scores import Tested, by_cell
-from fedbench.results.store import CELL, TRIES, Store, packed_schema, spans, store_of, without
 
 if TYPE_CHECKING:
     import pandas
@@ -25,15 +25,15 @@ class SuiteTables:
 
     Args:
         folder: of the suite.
-        store: the packed ones.
+        packed: the tables of those that a run has packed.
         loose: by id, the folder and the manifest of those that are not packed.
 
     Attributes:
         faults: by id of a cell that is not packed, why its tables cannot be used; of those that were read.
     """
 
-    def __init__(self, folder: Path, store: Store, loose: Mapping[str, tuple[Path, Mapping[str, Any]]]) -> None:
-        self.folder, self.store, self.loose = folder, store, dict(loose)
+    def __init__(self, folder: Path, packed: PackedTables, loose: Mapping[str, tuple[Path, Mapping[str, Any]]]) -> None:
+        self.folder, self.packed, self.loose = folder, packed, dict(loose)
         self.faults: dict[str, str] = {}
         self._own: dict[tuple[str, str], pyarrow.Table] = {}
         self._tested: dict[tuple[str, str], dict[str, Tested]] = {}
@@ -41,13 +41,13 @@ class SuiteTables:
 
     def check(self, kinds: Iterable[str], ids: Iterable[str]) -> None:
         """Read these tables. What is wrong with those of cells that are not packed is in `faults`, what is wrong with
-        packed ones in `store.damaged`."""
+        packed ones in `packed.damaged`."""
         kinds = tuple(kinds)
         for _ in range(TRIES):
-            self.store.check(kinds)
-            if not self.store.damaged or (now := store_of(self.store.folder)).files == self.store.files:
+            self.packed.check(kinds)
+            if not self.packed.damaged or (now := packed_tables(self.packed.folder)).files == self.packed.files:
                 break
-            self.store = now
+            self.packed = now
         for id in ids:
             if id in self.loose and id not in self.faults:
                 folder, manifest = self.loose[id]
@@ -58,7 +58,7 @@ class SuiteTables:
     def fault(self, id: str, manifest: Mapping[str, Any]) -> str:
         """Why a cell cannot be shown, as far as it was read: its scores are lost, or it lies in a folder and any of its
         tables is not as it was written; "" where it can."""
-        return self.faults.get(id, "") if id in self.loose else self.store.lost(manifest).get("eval", "")
+        return self.faults.get(id, "") if id in self.loose else self.packed.lost(manifest).get("eval", "")
 
     def _read(self, kind: str, id: str) -> pyarrow.Table | None:
         """A table of a cell that is not packed; None where it cannot be used."""
@@ -75,10 +75,10 @@ class SuiteTables:
 
     def _packed_meanwhile(self, id: str) -> bool:
         """Whether a run has packed a cell while it was read; its rows are then in the new tables."""
-        now = store_of(self.store.folder)
-        if now is self.store or id not in now.ids:
+        now = packed_tables(self.packed.folder)
+        if now is self.packed or id not in now.ids:
             return False
-        self.store = now
+        self.packed = now
         del self.loose[id]
         return True
 
@@ -90,7 +90,7 @@ class SuiteTables:
                 raise UserError(self.faults[id])
             if own is not None:
                 return own
-        found = self._current(lambda: self.store.rows(kind, id))
+        found = self._current(lambda: self.packed.rows(kind, id))
         return empty_table(kind) if found is None else found
 
     def whole(self, kind: str, columns: Sequence[str] | None = None) -> pyarrow.Table:
@@ -113,17 +113,17 @@ class SuiteTables:
             try:
                 return read()
             except UserError:
-                if (now := store_of(self.store.folder)) is self.store:
+                if (now := packed_tables(self.packed.folder)) is self.packed:
                     raise
-                self.store = now
+                self.packed = now
         return read()
 
     def _whole(self, kind: str, names: list[str], own: Mapping[str, pyarrow.Table]) -> pyarrow.Table:
         import pyarrow as pa
 
         parts = [_encoded(_with_id(table.select(names), id)) for id, table in own.items()]
-        if kind in self.store.files and kind not in self.store.damaged:
-            packed = self.store.read(kind, names)
+        if kind in self.packed.files and kind not in self.packed.damaged:
+            packed = self.packed.read(kind, names)
             if not spans(packed).keys().isdisjoint(self.loose):
                 packed = without(packed, self.loose)
             parts.insert(0, _encoded(packed))
@@ -199,7 +199,7 @@ class SuiteTables:
         """The running totals of one cell, of one of PAID; None where they are not known, for want of devices, of their
         watts, or of the table. Raises: UserError."""
         kind = "clock" if what == WAITED else "rounds"
-        if id not in self.loose and not self.store.damaged.keys().isdisjoint({kind, "rounds"}):
+        if id not in self.loose and not self.packed.damaged.keys().isdisjoint({kind, "rounds"}):
             return None
         if what not in self._paid:
             self._paid[what] = spending(self.whole, what)

@@ -1,10 +1,10 @@
-"""Tuning: the searches in a suite's index, the contests between candidates, and who wins by validation scores."""
+"""Tuning: what a suite's index keeps of it, the contests between candidates, and who wins by validation scores."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,93 +17,39 @@ from fedbench.results.files import checked_table, has_table
 from fedbench.results.index import INDEX, MEND, Entry, Index, change_index
 from fedbench.results.manifest import read_manifest
 from fedbench.results.metric_direction import VALIDATION, higher_is_better, without_noise
+from fedbench.results.packed_tables import folder_of, packed_tables
 from fedbench.results.schema_checks import check, typed
 from fedbench.results.scores import average, by_round, evaluated_rounds, mean
-from fedbench.results.store import folder_of, store_of
+from fedbench.types.tuning import Tuning
 
 CONTESTS = "contests"  # of a search in the index: what it is of
 PAIR = 2  # candidates that are confirmed at a time
 Key = tuple[str, str, str]  # scenario, variant, method
 
 
-@dataclass(frozen=True)
-class Search:
-    """The space, what was drawn from it, and how candidates are compared.
-
-    Attributes:
-        space: ranges by dotted key.
-        candidates: values by dotted key, in the order in which they were drawn; behind them those that lie beyond the
-            edge of what was drawn, which are tried where a winner lies there.
-        seeds: of their cells.
-        metric: what is compared.
-        halving: after which shares of the rounds the better half goes on.
-        confirm: further seeds for the best two; None where the best on `seeds` wins.
-        beyond: of each of the last candidates, beyond which of the drawn ones it lies.
-    """
-
-    space: dict
-    candidates: list = field(repr=False)
-    seeds: list
-    metric: str
-    halving: list
-    confirm: list | None = None
-    beyond: list | None = None
-
-    @property
-    def trials(self) -> int:
-        """How many candidates were drawn."""
-        return len(self.candidates) - len(self.beyond or ())
-
-    def extensions(self, method: str) -> dict[int, list[int]]:
-        """By candidate at an edge that concerns a method, the candidates that lie beyond it."""
-        found: dict[int, list[int]] = {}
-        for beyond, k in enumerate(self.beyond or (), self.trials):
-            if self.at_edge(k, method):
-                found.setdefault(k, []).append(beyond)
-        return found
-
-    def at_edge(self, k: int, method: str, among: Collection[int] | None = None) -> list[str]:
-        """The keys at which a candidate has the lowest or the highest value: the best of that method may lie beyond.
-        Values that are no numbers have no edge. among: the candidates that were tried; else all that were drawn."""
-        found = []
-        for key, value in self.candidates[k].items():
-            values = [self.candidates[other][key] for other in (range(self.trials) if among is None else among)]
-            if self.concerns(key, method) and all(map(is_number, values)) and min(values) < max(values):
-                found += [key] if value in (min(values), max(values)) else []
-        return found
-
-    def concerns(self, key: str, method: str) -> bool:
-        """Whether a key of the space says anything of a method: `methods.NAME.option` does so of NAME alone, and
-        `train.optimizer.lr` not of a method that has `methods.NAME.optimizer.lr` in its place."""
-        own = f"methods.{method}."
-        if key.startswith("methods."):
-            return key.startswith(own)
-        return not {own + key, own + key.removeprefix("train.")} & self.space.keys()
+def merge_tunings(suite_folder: Path, suite: str, tunings: Mapping[Key, Tuning]) -> None:
+    """Put tunings into the index, in place of those of the same contests; those of others stay."""
+    change_index(suite_folder, suite, lambda index: with_tunings(index, Path(suite_folder), tunings))
 
 
-def merge_searches(suite_folder: Path, suite: str, searches: Mapping[Key, Search]) -> None:
-    """Put searches into the index, in place of those of the same contests; those of others stay."""
-    change_index(suite_folder, suite, lambda index: with_searches(index, Path(suite_folder), searches))
-
-
-def with_searches(index: Index, folder: Path, searches: Mapping[Key, Search]) -> Index:
-    """An index of this folder with these searches in place of those of the same contests."""
+def with_tunings(index: Index, folder: Path, tunings: Mapping[Key, Tuning]) -> Index:
+    """An index of this folder with these tunings in place of those of the same contests."""
     held: dict[str, dict[str, Any]] = {}
-    for key, search in sorted({**searches_of(index, folder), **searches}.items()):
-        parts = {name: value for name, value in vars(search).items() if value is not None}
+    for key, tuning in sorted({**tunings_of(index, folder), **tunings}.items()):
+        parts = {name: value for name, value in vars(tuning).items() if value is not None}
         held.setdefault(hash_of_json(parts), {**parts, CONTESTS: []})[CONTESTS].append(list(key))
     return replace(index, searches=list(held.values()))
 
 
-def read_searches(suite_folder: Path) -> dict[Key, Search]:
-    """The search that the candidates of each contest were drawn in. Raises: UserError where it cannot be used."""
-    index = store_of(suite_folder).index
-    return searches_of(index, Path(suite_folder)) if index else {}
+def read_tunings(suite_folder: Path) -> dict[Key, Tuning]:
+    """The tuning that the candidates of each contest were drawn in. Raises: UserError where it cannot be used."""
+    index = packed_tables(suite_folder).index
+    return tunings_of(index, Path(suite_folder)) if index else {}
 
 
-def searches_of(index: Index, folder: Path) -> dict[Key, Search]:
-    """The searches of an index that was read from this folder. Raises: UserError where one is none of fedbench."""
-    found: dict[Key, Search] = {}
+def tunings_of(index: Index, folder: Path) -> dict[Key, Tuning]:
+    """The tunings of an index that was read from this folder. Raises: UserError where one is none of fedbench."""
+    found: dict[Key, Tuning] = {}
     try:
         for part in index.searches:
             check("a search", part, dict)
@@ -111,7 +57,7 @@ def searches_of(index: Index, folder: Path) -> dict[Key, Search]:
             keys = _keys(part)
             if twice := found.keys() & set(keys):
                 raise TypeError(f"{' · '.join(filter(None, min(twice)))} is a contest of two searches")
-            found |= dict.fromkeys(keys, _search(part))
+            found |= dict.fromkeys(keys, _tuning(part))
     except (TypeError, ValueError) as error:
         raise UserError(f"{folder / INDEX}: a search is not one of fedbench ({error}).\n{MEND}") from error
     return found
@@ -128,24 +74,23 @@ def _keys(part: dict[str, Any]) -> list[Key]:
     return [(scenario, variant, method) for scenario, variant, method in keys]
 
 
-def _search(given: dict[str, Any]) -> Search:
+def _tuning(given: dict[str, Any]) -> Tuning:
     """Raises: TypeError where it is none."""
-    search = typed(Search, given)
-    for k, candidate in enumerate(search.candidates):
+    tuning = typed(Tuning, given)
+    for k, candidate in enumerate(tuning.candidates):
         check(f"candidates[{k}]", candidate, dict)
-        if candidate.keys() != search.space.keys():
+        if candidate.keys() != tuning.space.keys():
             raise TypeError(f"candidates[{k}] has other keys than the space")
-    for key, given in search.space.items():
+    for key, given in tuning.space.items():
         check(f"space.{key}", given, dict)
-    seeds = [*search.seeds, *(search.confirm or ())]
-    for name, numbers, kind in (("seeds", seeds, int), ("halving", search.halving, int | float)):
+    for name, numbers, kind in (("seeds", tuning.all_seeds, int), ("halving", tuning.halving, int | float)):
         for number in numbers:
             check(name, number, kind)
-    for k in search.beyond or ():
+    for k in tuning.beyond or ():
         check("beyond", k, int)
-        if not 0 <= k < search.trials:
-            raise TypeError(f"beyond is {search.beyond!r:.80}")
-    return search
+        if not 0 <= k < tuning.trials:
+            raise TypeError(f"beyond is {tuning.beyond!r:.80}")
+    return tuning
 
 
 def _tried(index: Index) -> dict[Key, dict[int, list[Entry]]]:
@@ -161,21 +106,20 @@ def _tried(index: Index) -> dict[Key, dict[int, list[Entry]]]:
 def contests(suite_folder: Path) -> dict[Key, Contest]:
     """The contests that the index of a folder names, in its order."""
     folder, found = Path(suite_folder), dict[Key, Contest]()
-    if (index := store_of(folder).index) is None or not (searches := searches_of(index, folder)):
+    if (index := packed_tables(folder).index) is None or not (tunings := tunings_of(index, folder)):
         return found
     for key, tried in _tried(index).items():
-        if (search := searches.get(key)) is None:
+        if (tuning := tunings.get(key)) is None:
             continue
-        seeds = {*search.seeds, *(search.confirm or ())}
         wanted = {
-            k: {entry.seed: folder_of(folder, entry.cell) for entry in tried[k] if entry.seed in seeds}
+            k: {entry.seed: folder_of(folder, entry.cell) for entry in tried[k] if entry.seed in tuning.all_seeds}
             for k in sorted(tried)
-            if k < len(search.candidates)
+            if k < len(tuning.candidates)
         }
         if any(wanted.values()):
             config = _config(wanted)
-            rungs = () if config is None else rungs_of(config, search.halving)
-            found[key] = Contest(key, search, rungs, wanted)
+            rungs = () if config is None else rungs_of(config, tuning.halving)
+            found[key] = Contest(key, tuning, rungs, wanted)
     return found
 
 
@@ -185,12 +129,8 @@ def _config(cells: Mapping[int, Mapping[int, Path]]) -> dict[str, Any] | None:
     return next((manifest["config"] for manifest in manifests if manifest), None)
 
 
-def is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
 @dataclass(frozen=True)
-class Ended:
+class CandidateRun:
     """A candidate's run on one seed, after all rounds.
 
     score: the last validation score, None where it has none · fall: how far that lies below its best · veto: why the
@@ -203,7 +143,7 @@ class Ended:
 
 
 @dataclass(frozen=True)
-class Course:
+class Confirmation:
     """How far the confirmation of the best candidates has come.
 
     asked: by candidate, the seeds on which it is to run all rounds, or has · winner: None where there is none, or none
@@ -217,29 +157,76 @@ class Course:
 
 @dataclass(frozen=True)
 class Contest:
-    """The candidates of one method in one scenario at one place of the sweep.
+    """The candidates of one method in one scenario and variant.
 
-    rungs: the rounds after which the better half goes on, and the last round; none where no cell has begun, so that
-    nothing on disk says them · cells: by candidate, by seed, the folder of its cell. What it says is a function of what
-    is on disk when it is first asked.
+    What it says is a function of what is on disk when it is first asked; see `again`.
+
+    Attributes:
+        key: scenario, variant and method.
+        tuning: what the candidates are of.
+        rungs: the rounds after which the better half goes on, and the last round; none where no cell has begun, so that
+            nothing on disk says them.
+        cells: by candidate, by seed, the folder of its cell. A run that tunes has those here, too, that are computed
+            only where the rule of confirmation asks for them.
+        suite: what a view calls the suite.
     """
 
     key: Key
-    search: Search
+    tuning: Tuning
     rungs: tuple[int, ...]
     cells: Mapping[int, Mapping[int, Path]]
+    suite: str = ""
+
+    def again(self) -> Contest:
+        """As it stands on disk now."""
+        return replace(self)
+
+    @property
+    def method(self) -> str:
+        return self.key[2]
+
+    @property
+    def every(self) -> list[Path]:
+        """The cells of all drawn candidates on the seeds of all; equal ones as often as there are equal candidates."""
+        return [self.cells[k][seed] for k in self.drawn for seed in self.tuning.seeds]
+
+    def entering(self, rung: int) -> list[Path]:
+        """The cells that are to reach a rung."""
+        return [self.cells[k][seed] for k in self.entrants(rung) for seed in self.tuning.seeds]
+
+    @property
+    def share(self) -> float:
+        """Which part of all rounds of these is computed, where none fails."""
+        alive, before, rounds = self.tuning.trials, 0, 0
+        for t in self.rungs:
+            rounds += alive * (t - before)
+            alive, before = math.ceil(alive / 2), t
+        return rounds / (self.tuning.trials * self.rungs[-1])
+
+    @property
+    def confirming(self) -> list[Path]:
+        """The cells of the best candidates by now, or of the first ones, on the further seeds."""
+        best = list(dict.fromkeys((*self.order, *self.cells)))[:PAIR]
+        return [self.cells[k][seed] for k in best for seed in self.tuning.confirm or ()]
+
+    @property
+    def asked(self) -> list[Path]:
+        """The cells that the rule of confirmation asks for by now, or has asked for."""
+        if not self.is_confirmed:
+            return []
+        return [self.cells[k][seed] for k, seeds in self.confirmation.asked.items() for seed in seeds]
 
     @cached_property
     def scores(self) -> dict[int, dict[int, float]]:
         """By candidate, by round: the mean over the seeds of all candidates of the validation score, as far as all of
         these have come; nothing for one of which a cell has failed."""
-        seeds, metric = self.search.seeds, self.search.metric
+        seeds, metric = self.tuning.seeds, self.tuning.metric
         return {k: _of_all([own[seed] for seed in seeds if seed in own], metric) for k, own in self.cells.items()}
 
     @property
     def drawn(self) -> list[int]:
         """The candidates without those that lie beyond an edge."""
-        return [k for k in self.cells if k < self.search.trials]
+        return [k for k in self.cells if k < self.tuning.trials]
 
     def entrants(self, rung: int) -> list[int]:
         """The candidates that train up to that rung, in their order: all of them, then the better half of those before,
@@ -251,13 +238,13 @@ class Contest:
 
     @property
     def winner(self) -> int | None:
-        """The best after the last round, of equal ones the first; where candidates are confirmed, the one that `course`
-        has. The first of all where the method is not applicable, which no choice of the winner changes; None where none
-        has come so far."""
+        """The best after the last round, of equal ones the first; where candidates are confirmed, the one that
+        `confirmation` has. The first of all where the method is not applicable, which no choice of the winner changes;
+        None where none has come so far."""
         if not self.rungs:
             return None
         if self.is_confirmed:
-            return self.course.winner
+            return self.confirmation.winner
         ranked = self.ranked(self.entrants(len(self.rungs) - 1), self.rungs[-1])
         if ranked:
             return ranked[0]
@@ -266,14 +253,14 @@ class Contest:
     @property
     def is_confirmed(self) -> bool:
         """Whether further seeds decide: there is more than one candidate, and the scenario is one for the method."""
-        return bool(self.search.confirm) and len(self.drawn) > 1 and not self.not_applicable
+        return bool(self.tuning.confirm) and len(self.drawn) > 1 and not self.not_applicable
 
     def ranked(self, candidates: Sequence[int], t: int) -> list[int]:
         """Those that have a score after round t, the best first; of equal ones the first."""
         return self._sorted({k: self.scores[k][t] for k in candidates if t in self.scores[k]})
 
     def _sorted(self, scores: Mapping[int, float]) -> list[int]:
-        sign = 1 if higher_is_better(self.search.metric) else -1
+        sign = 1 if higher_is_better(self.tuning.metric) else -1
         return sorted(scores, key=lambda k: (-sign * without_noise(scores[k]), k))
 
     @property
@@ -286,9 +273,9 @@ class Contest:
         return list(found)
 
     @cached_property
-    def ended(self) -> dict[int, dict[int, Ended]]:
+    def ended(self) -> dict[int, dict[int, CandidateRun]]:
         """By candidate, by seed, the runs that have ended after all rounds."""
-        metric, found = self.search.metric, dict[int, dict[int, Ended]]()
+        metric, found = self.tuning.metric, dict[int, dict[int, CandidateRun]]()
         for k, own in self.cells.items():
             ends = {seed: _end(folder, metric) for seed, folder in own.items()}
             found[k] = {seed: end for seed, end in ends.items() if end is not None}
@@ -300,12 +287,25 @@ class Contest:
 
     def mean(self, k: int) -> float | None:
         """The mean of a candidate's last scores over all seeds, those that confirm too; None where one is missing."""
-        ends = [self.ended[k].get(seed) for seed in (*self.search.seeds, *(self.search.confirm or ()))]
+        ends = [self.ended[k].get(seed) for seed in self.tuning.all_seeds]
         scores = [end.score for end in ends if end is not None and end.score is not None]
         return mean(scores) if len(scores) == len(ends) else None
 
+    @property
+    def last_scores(self) -> dict[int, float]:
+        """The last score of each drawn candidate; nothing of those that have none."""
+        return {k: self.scores[k][max(self.scores[k])] for k in self.drawn if self.scores[k]}
+
+    @property
+    def best_score(self) -> float | None:
+        """The winner's: the mean over all seeds, or where it has not run on all of them its last one."""
+        if (k := self.winner) is None:
+            return None
+        mean, by_round = self.mean(k), self.scores[k]
+        return mean if mean is not None else by_round[max(by_round)] if by_round else None
+
     @cached_property
-    def course(self) -> Course:
+    def confirmation(self) -> Confirmation:
         """The rule of confirmation, as far as it has come.
 
         The two best candidates run on the further seeds, too, and the best mean of all seeds wins; one that a seed
@@ -316,19 +316,19 @@ class Contest:
         while order and not stable:
             pair, order = order[:PAIR], order[PAIR:]
             if not self._settled(pair, asked):
-                return Course(asked, None, over=False)
+                return Confirmation(asked, None, over=False)
             stable = [k for k in pair if not self.vetoes(k)]
         if not stable:
-            return Course(asked, None, over=True)
-        if more := self.search.extensions(self.key[2]).get(self._best(stable)):
-            asked |= dict.fromkeys(more, self.search.seeds)
+            return Confirmation(asked, None, over=True)
+        if more := self.tuning.extensions(self.method).get(self._best(stable)):
+            asked |= dict.fromkeys(more, self.tuning.seeds)
             if not self._have_ended(more, asked):
-                return Course(asked, None, over=False)
+                return Confirmation(asked, None, over=False)
             pair = self.ranked([*stable, *more], T)[:PAIR]
             if not self._settled(pair, asked):
-                return Course(asked, None, over=False)
+                return Confirmation(asked, None, over=False)
             stable += [k for k in pair if k not in stable and not self.vetoes(k)]
-        return Course(asked, self._best(stable), over=True)
+        return Confirmation(asked, self._best(stable), over=True)
 
     def _best(self, stable: Sequence[int]) -> int:
         return self._sorted({k: value for k in stable if (value := self.mean(k)) is not None})[0]
@@ -336,21 +336,21 @@ class Contest:
     def _settled(self, pair: Sequence[int], asked: dict[int, Sequence[int]]) -> bool:
         """Whether candidates have run on all seeds, which are noted; where the first ones veto one, on those alone."""
         for k in pair:
-            ends = [self._end_of(k, seed) for seed in self.search.seeds]
+            ends = [self._end_of(k, seed) for seed in self.tuning.seeds]
             goes_on = all(end is not None and not end.veto for end in ends)
-            asked[k] = [*self.search.seeds, *((self.search.confirm or ()) if goes_on else ())]
+            asked[k] = [*self.tuning.seeds, *((self.tuning.confirm or ()) if goes_on else ())]
         return self._have_ended(pair, asked)
 
     def _have_ended(self, candidates: Sequence[int], asked: Mapping[int, Sequence[int]]) -> bool:
         return all(self._end_of(k, seed) is not None for k in candidates for seed in asked[k])
 
-    def _end_of(self, k: int, seed: int) -> Ended | None:
+    def _end_of(self, k: int, seed: int) -> CandidateRun | None:
         return self.ended.get(k, {}).get(seed)
 
     @property
     def unstable(self) -> bool:
         """Whether every candidate with a score was vetoed, so that nothing of the method reports."""
-        if not (self.is_confirmed and self.rungs and self.order) or not self.course.over:
+        if not (self.is_confirmed and self.rungs and self.order) or not self.confirmation.over:
             return False
         return self.winner is None and all(status in ENDED for status in self._statuses())
 
@@ -361,17 +361,17 @@ class Contest:
 
     def _statuses(self) -> list[str]:
         """What became of the cells that every candidate has."""
-        folders = [self.cells[k][seed] for k in self.drawn for seed in self.search.seeds if seed in self.cells[k]]
+        folders = [self.cells[k][seed] for k in self.drawn for seed in self.tuning.seeds if seed in self.cells[k]]
         manifests = [read_manifest(folder) for folder in folders]
         return [PENDING if manifest is None else manifest["status"] for manifest in manifests]
 
 
 def unstable(suite_folder: Path) -> list[Key]:
     """The contests that every candidate has lost, of those of which no cell reports."""
-    if (index := store_of(suite_folder).index) is None:
+    if (index := packed_tables(suite_folder).index) is None:
         return []
     reporting = {(entry.scenario, entry.variant, entry.method) for entry in index.entries if entry.candidate is None}
-    confirmed = {key for key, search in searches_of(index, Path(suite_folder)).items() if search.confirm}
+    confirmed = {key for key, tuning in tunings_of(index, Path(suite_folder)).items() if tuning.confirm}
     if not confirmed - reporting:
         return []
     return [key for key, one in contests(suite_folder).items() if key not in reporting and one.unstable]
@@ -402,22 +402,22 @@ def _of_all(folders: Sequence[Path], metric: str) -> dict[int, float]:
     return {t: sum(one[t] for one in seeds) / len(seeds) for t in sorted(common)}
 
 
-def _end(folder: Path, metric: str) -> Ended | None:
+def _end(folder: Path, metric: str) -> CandidateRun | None:
     """Of a cell that has ended after all rounds, or was given up; else None. Raises: UserError as `validated`."""
     manifest = read_manifest(folder)
     if manifest is None or manifest["status"] not in (*KEPT, *GIVEN_UP):
         return None
     if manifest["status"] != "finished":
-        return Ended(None, veto="diverged" if manifest.get("diverged") else manifest["status"].replace("_", " "))
+        return CandidateRun(None, veto="diverged" if manifest.get("diverged") else manifest["status"].replace("_", " "))
     scores, constant = validated(folder, metric), set[int]()
     last: int = manifest["config"]["train"]["rounds"]
     if last not in scores:
-        return Ended(None, veto="has no score")
+        return CandidateRun(None, veto="has no score")
     if has_table("answers", folder, manifest):
         answers = checked_table("answers", folder, manifest)
         constant = constant_rounds(answers.to_pandas(use_threads=False), VALIDATION, metric)
     how = collapse(scores, constant, metric) or ""
-    return Ended(scores[last], fall(scores, metric), "predicts one class" if how == CONSTANT else how)
+    return CandidateRun(scores[last], fall(scores, metric), "predicts one class" if how == CONSTANT else how)
 
 
 def validated(folder: Path, metric: str) -> dict[int, float]:

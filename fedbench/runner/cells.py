@@ -21,7 +21,7 @@ from fedbench.results.files import damage
 from fedbench.results.identity import identity
 from fedbench.results.index import Entry
 from fedbench.results.manifest import believed_manifest
-from fedbench.results.store import folder_of
+from fedbench.results.packed_tables import folder_of
 from fedbench.simulation.checkpoint import EVERY
 from fedbench.simulation.provenance import versions_of
 from fedbench.suite import Point, Suite

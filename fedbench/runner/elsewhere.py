@@ -22,7 +22,7 @@ from fedbench.registry.registry import Registry
 from fedbench.results.columns import ENDED, INTERRUPTED
 from fedbench.results.index import INDEX
 from fedbench.results.manifest import believed_manifest
-from fedbench.results.store import suite_folder_of
+from fedbench.results.packed_tables import suite_folder_of
 from fedbench.runner.local import GRACE, Local, OnEvent
 from fedbench.simulation.cell_job import CellJob
 from fedbench.simulation.provenance import other_versions

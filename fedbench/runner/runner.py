@@ -27,9 +27,9 @@ from fedbench.results.index import merge_index, prepare_folder, read_index, writ
 from fedbench.results.lock import suite_lock
 from fedbench.results.manifest import HASHED, believed_manifest
 from fedbench.results.pack import pack
+from fedbench.results.packed_tables import folder_of, packed_tables
 from fedbench.results.result import first_line
-from fedbench.results.store import folder_of, store_of
-from fedbench.results.tuning import Key, merge_searches, read_searches, without_reports
+from fedbench.results.tuning import Key, merge_tunings, read_tunings, without_reports
 from fedbench.runner.cells import (
     BuildErrors,
     Cell,
@@ -45,7 +45,7 @@ from fedbench.runner.cells import (
 )
 from fedbench.runner.local import Execute
 from fedbench.runner.progress import EndedCells, Listen, RunSummary
-from fedbench.runner.successive_halving import decide, leave, searches_of, tried
+from fedbench.runner.successive_halving import candidates_of, decide, leave, tunings_of
 from fedbench.simulation.cell_job import CellJob
 from fedbench.simulation.checkpoint import forget
 from fedbench.suite import Suite
@@ -109,11 +109,11 @@ def run(
     with Run(suite, registry, facts, chosen.results, observe, preparing) as work:
         if suite.tuning is None:
             return work.compute(cells_of(points, registry, facts), chosen)
-        candidates = suite.candidates(scenarios, methods, variants)
-        every = tried(suite, candidates, registry, facts, work.folder)
+        points = suite.candidates(scenarios, methods, variants)
+        every, candidates = candidates_of(suite, points, registry, facts, work.folder)
         contests = chosen.of_shard(every, lambda one: hash_of_json(one.key))  # each is decided, reported in one shard
         here = replace(chosen, shard=None)
-        winners = decide(contests, here, work.compute)
+        winners = decide(contests, candidates, here, work.compute)
         if winners is not None:
             leave(contests, work.folder)
             work.suite = suite.tuned(winners)
@@ -123,7 +123,7 @@ def run(
                 work.compute(reporting, here, "reporting")
         assert work.outcome is not None
         lost = [] if winners is None else [one for one in contests if one.key not in winners]
-        unstable = [one.key for one in lost if one.contest.unstable]
+        unstable = [one.key for one in lost if one.again().unstable]
         if unstable:
             without_reports(work.folder, suite.name, unstable)
         undecided = [one.key for one in lost if one.key not in unstable]
@@ -215,7 +215,7 @@ class Run:
             refuse_links(self.folder)
             prepare_folder(self.folder)
             self._hold()
-            read_searches(self.folder)
+            read_tunings(self.folder)
         _tell_lost(self.folder)
         return self._wanted(cells, options)
 
@@ -243,8 +243,8 @@ class Run:
         _tell_replaced(self.folder, named)
         merge_index(self.folder, self.suite.name, entries(named), self.suite.seeds)
         write_expected(self.folder, self.suite.name, self.suite.expected)
-        if searches := searches_of(self.suite, named):
-            merge_searches(self.folder, self.suite.name, searches)
+        if tunings := tunings_of(self.suite, named):
+            merge_tunings(self.folder, self.suite.name, tunings)
 
     def _execute(
         self, execute: Execute, executor: str, missing: Sequence[Cell], options: Options, ends: EndedCells
@@ -318,10 +318,10 @@ class Run:
 def _tell_lost(folder: Path) -> None:
     """Say which packed tables cannot be used; the cells that have lost something are computed again."""
     if os.path.lexists(folder):
-        store = store_of(folder)
-        store.verify()
-        store.check(store.files)
-        for wrong in store.damaged.values():
+        tables = packed_tables(folder)
+        tables.verify()
+        tables.check(tables.files)
+        for wrong in tables.damaged.values():
             print(
                 f"Warning: {first_line(wrong)}. The cells that lost a part with it are computed again.", file=sys.stderr
             )

@@ -14,6 +14,7 @@ from fedbench.suite.assignments import assigned
 from fedbench.suite.node import Mark, Node
 from fedbench.suite.references import with_seed
 from fedbench.types import assignment
+from fedbench.types.tuning import Tuning
 from fedbench.words import suggestion
 
 
@@ -63,7 +64,7 @@ class Group:
     own: dict[str, dict[str, Any]] = field(default_factory=dict)
     nodes: Mapping[str, tuple[Node, Node]] = field(default_factory=dict, repr=False, compare=False)
 
-    def place(self, label: str, option: str) -> Mark:
+    def mark(self, label: str, option: str) -> Mark:
         """Where an option of the method of that label, or of a component it runs with, got its value; else where the
         component is named, or the method."""
         method, settings = self.nodes[label]
@@ -77,42 +78,6 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Candidate:
-    """One point of the space of a tuning: its values by dotted key, and the groups of the suite with them. beyond: the
-    drawn candidate beyond whose edge it lies; None for a drawn one."""
-
-    values: dict[str, Any]
-    groups: tuple[Group, ...] = field(repr=False)
-    beyond: int | None = None
-
-
-@dataclass(frozen=True)
-class Tuning:
-    """How a suite is tuned before it reports: the same candidates for every method of every group.
-
-    Attributes:
-        space: the ranges, by dotted key.
-        seeds: of the candidates' cells.
-        metric: what is compared on validation images.
-        halving: after which shares of the rounds the better half of the candidates goes on.
-        candidates: those that were drawn, then those beyond an edge, which are tried where a winner lies there.
-        confirm: further seeds, on which the best two are run again; none where the best on `seeds` wins.
-    """
-
-    space: dict[str, dict[str, list[Any]]]
-    seeds: tuple[int, ...]
-    metric: str
-    halving: tuple[float, ...]
-    candidates: tuple[Candidate, ...]
-    confirm: tuple[int, ...] = ()
-
-    @property
-    def trials(self) -> int:
-        """How many candidates were drawn."""
-        return sum(candidate.beyond is None for candidate in self.candidates)
-
-
-@dataclass(frozen=True)
 class Suite:
     """What a file says, with overlay, profile and command line applied. `methods` are labels, in the file's order;
     `variants` the places of its sweep.
@@ -120,7 +85,8 @@ class Suite:
     Attributes:
         base: what the roots of its data are relative to, its own folder; where the command line says the root, the
             current one.
-        tuning: where the suite has one that is not done, see `tuned`.
+        tuning: where the suite has one that is not done, see `tuned`: the same candidates for every method.
+        candidate_groups: the groups of the suite as each candidate has them.
         added: what the command line adds to the methods, by label, as the file would list it.
     """
 
@@ -137,6 +103,7 @@ class Suite:
     groups: tuple[Group, ...] = field(repr=False)
     base: Path = Path()
     tuning: Tuning | None = field(default=None, repr=False)
+    candidate_groups: tuple[tuple[Group, ...], ...] = field(default=(), repr=False)
     added: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def points(
@@ -166,7 +133,7 @@ class Suite:
         for seed in chosen:
             if not 0 <= seed < 2**32:
                 raise UserError(f"seed {seed}: expected a whole number from 0 to {2**32 - 1}")
-            if self.tuning and seed in (*self.tuning.seeds, *self.tuning.confirm):
+            if self.tuning and seed in self.tuning.all_seeds:
                 raise UserError(f"{self.path}: seed {seed} is one that the candidates are tried on; report other seeds")
         return list(self._points_of(_matching(self.groups, scenarios, variants), methods, chosen))
 
@@ -176,19 +143,19 @@ class Suite:
         """What the tuning tries for these points, by candidate, and may try; nothing where there is none."""
         if (tuning := self.tuning) is None:
             return []
-        seeds = (*tuning.seeds, *tuning.confirm)
+        seeds = tuning.all_seeds
         return [
             replace(point, candidate=k)
-            for k, candidate in enumerate(tuning.candidates)
-            for point in self._points_of(_matching(candidate.groups, scenarios, variants), methods, seeds)
+            for k, groups in enumerate(self.candidate_groups)
+            for point in self._points_of(_matching(groups, scenarios, variants), methods, seeds)
         ]
 
     def mark(self, point: Point, option: str = "") -> Mark:
-        """Where the value of an option of a point stands, see `Group.place`."""
-        tried = self.tuning.candidates[point.candidate].groups if self.tuning and point.candidate is not None else ()
+        """Where the value of an option of a point stands, see `Group.mark`."""
+        tried = () if point.candidate is None else self.candidate_groups[point.candidate]
         for group in tried or self.groups:
             if (group.scenario, group.variant) == (point.scenario, point.variant) and point.method in group.nodes:
-                return group.place(point.method, option)
+                return group.mark(point.method, option)
         return Mark(self.path)
 
     def is_beyond(self, point: Point) -> bool:
@@ -204,7 +171,7 @@ class Suite:
             methods, own = {}, {}
             for label in group.methods:
                 if (k := winners.get((group.scenario, group.variant, label))) is not None:
-                    theirs = self.tuning.candidates[k].groups[i]
+                    theirs = self.candidate_groups[k][i]
                     methods[label], own[label] = theirs.methods[label], theirs.own.get(label, theirs.settings)
             if methods:
                 chosen.append(replace(group, methods=methods, own=own))

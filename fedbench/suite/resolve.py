@@ -20,7 +20,7 @@ from fedbench.suite.keys import Settings
 from fedbench.suite.limits import Facts, Limits
 from fedbench.suite.node import INVALID, Mark, Node, Problems
 from fedbench.suite.overrides import Choice, Choices, Methods, replaced
-from fedbench.suite.points import Candidate, Group, Suite
+from fedbench.suite.points import Group, Suite
 from fedbench.suite.references import References
 from fedbench.suite.setting_layers import stack
 from fedbench.suite.shipped import found
@@ -124,10 +124,9 @@ class _Resolver:
         )
         if drawn:
             groups = [tuple(group_of(*point) for point in points) for points in trials]
-            tried = [Candidate(values, own, k) for (values, _, k), own in zip(drawn, groups, strict=True)]
-            suite = replace(
-                suite, tuning=tuning_space.tuning(self.tree.at("tune"), suite.groups, tried, suite.seeds, self.problems)
-            )
+            tried = [(values, beyond) for values, _, beyond in drawn]
+            tuning = tuning_space.tuning(self.tree.at("tune"), suite.groups, tried, suite.seeds, self.problems)
+            suite = replace(suite, tuning=tuning, candidate_groups=tuple(groups))
             self.problems.raise_any()
         return suite
 

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 from fedbench.registry.catalogue import OWN_SETTINGS
 from fedbench.suite.keys import CANDIDATES_SEED
 from fedbench.suite.node import Node, Problems
-from fedbench.suite.points import Candidate, Group, Tuning
+from fedbench.suite.points import Group
+from fedbench.types.tuning import Tuning
 from fedbench.words import shown, suggestion
 
 if TYPE_CHECKING:
@@ -113,18 +114,23 @@ def _value(given: Mapping[str, Any], u: float) -> Any:
 
 
 def tuning(
-    tune: Node, groups: Sequence[Group], drawn: Sequence[Candidate], seeds: Sequence[int], problems: Problems
+    tune: Node,
+    groups: Sequence[Group],
+    drawn: Sequence[tuple[Mapping[str, Any], int | None]],
+    seeds: Sequence[int],
+    problems: Problems,
 ) -> Tuning:
     """The tuning of a suite.
 
     Args:
         groups: those that it is for.
+        drawn: the values of each candidate, and the one beyond whose edge it lies; None for those that were drawn.
         seeds: those that the suite reports.
 
     Reports what these groups cannot be tuned by.
     """
     given = {key: node.plain() for key, node in tune.value.items()}
-    own, confirm = tuple(given.get("seeds", [CANDIDATES_SEED])), tuple(given.get("confirm", ()))
+    own, confirm = given.get("seeds", [CANDIDATES_SEED]), given.get("confirm") or []
     if both := sorted({*own, *confirm} & {*seeds}):
         problems.add(tune.named, f"tune: seed {both[0]} is the suite's own; candidates are tried on other seeds")
     if both := sorted({*own} & {*confirm}):
@@ -147,5 +153,8 @@ def tuning(
             "tune: candidates are compared on validation examples, and scenario "
             f"{shown(without[0])} holds none out; say evaluation: {{validation: 0.1}} in defaults",
         )
-    space = {key: value for key, value in given["space"].items() if key in drawn[0].values}
-    return Tuning(space, own, metric, tuple(given.get("halving", ())), tuple(drawn), confirm)
+    space = {key: value for key, value in given["space"].items() if key in drawn[0][0]}
+    found = Tuning(space, [values for values, _ in drawn], own, metric, given.get("halving") or [])
+    if not confirm:
+        return found
+    return replace(found, confirm=confirm, beyond=[beyond for _, beyond in drawn if beyond is not None])

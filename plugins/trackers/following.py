@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedbench.results.store import suite_folder_of
+from fedbench.results.packed_tables import suite_folder_of
 
 Rows = Sequence[Mapping[str, Any]]
 REPORT = "report.html"

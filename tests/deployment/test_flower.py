@@ -15,7 +15,7 @@ from fedbench.deployment.server import GONE
 from fedbench.registry.facts import CachedFacts
 from fedbench.results import read_manifest, read_rows
 from fedbench.results.content import digest_of_cell
-from fedbench.results.store import store_of
+from fedbench.results.packed_tables import packed_tables
 from fedbench.runner.cells import cells_of
 from fedbench.runner.runner import load
 from fedbench.simulation import worker
@@ -53,7 +53,7 @@ def test_a_round_on_two_nodes_equals_the_simulated_one_and_leaves_nothing_behind
     assert not of_flower().keys() - before.keys()
     assert run(tmp_path, "simulated", "--engine", "sequential").exit_code == 0
     assert content(tmp_path / "real") == content(tmp_path / "simulated")
-    wire, rounds = (store_of(tmp_path / "real" / "tiny").table(kind).to_pylist() for kind in ("wire", "rounds"))
+    wire, rounds = (packed_tables(tmp_path / "real" / "tiny").table(kind).to_pylist() for kind in ("wire", "rounds"))
     assert [row["outcome"] for row in wire] == ["arrived"] * 2
     sizes = [[(row["client"], row["bytes_down"], row["bytes_up"]) for row in table] for table in (wire, rounds)]
     assert sizes[0] == sizes[1]

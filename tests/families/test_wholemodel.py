@@ -18,7 +18,7 @@ from fedbench.errors import NotApplicable, UserError
 from fedbench.models.backbone import Plain, body_of
 from fedbench.registry.registry import Registry
 from fedbench.results import read_index, read_manifest, read_rows
-from fedbench.results.store import folder_of
+from fedbench.results.packed_tables import folder_of
 from fedbench.seeding import generator
 from fedbench.simulation import worker
 from fedbench.simulation.saved_model import reopen

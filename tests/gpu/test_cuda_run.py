@@ -11,7 +11,7 @@ from rounds import REAL
 
 from fedbench import machine
 from fedbench.results import read_index, read_rows
-from fedbench.results.store import folder_of
+from fedbench.results.packed_tables import folder_of
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not REAL, reason="workers find no pretended GPU")]
 

@@ -26,6 +26,6 @@ def test_every_status_that_a_reader_meets_has_words():
     ],
 )
 def test_a_board_says_which_of_the_suites_seeds_it_has(planned, shown, said):
-    store = SimpleNamespace(index=SimpleNamespace(seeds=planned))
-    result = SimpleNamespace(cells=SimpleNamespace(store=store))
+    packed = SimpleNamespace(index=SimpleNamespace(seeds=planned))
+    result = SimpleNamespace(cells=SimpleNamespace(packed=packed))
     assert _seeds_of_the_suite({"fedra": [result, result]}, shown) == said

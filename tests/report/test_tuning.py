@@ -12,9 +12,10 @@ from factories import eval_rows, write_cell
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedbench.report.views.tuning import Tuned, expected_best, how_tuned, shortest
+from fedbench.report.views.tuning import expected, expected_best, how_tuned, shortest
 from fedbench.results import load
-from fedbench.results.tuning import Contest, Search, merge_searches
+from fedbench.results.tuning import Contest, merge_tunings
+from fedbench.types.tuning import Tuning
 
 SCORES = [0.2, 0.5, 0.5, 0.9]
 
@@ -37,23 +38,23 @@ def tuned(scores, metric="accuracy"):
     space = {"train.optimizer.lr": {"log": [0.001, 1]}, "methods.other.beta": {"choice": ["a", "b"]}}
     rates = [{"train.optimizer.lr": 0.01 * 2**k, "methods.other.beta": "ab"[k % 2]} for k in range(len(scores))]
     cells = {k: {1000: Path(f"c{k}")} for k in range(len(scores))}
-    contest = Contest(("skew", "", "fedra"), Search(space, rates, [1000], metric, []), (2,), cells)
+    contest = Contest(("skew", "", "fedra"), Tuning(space, rates, [1000], metric, []), (2,), cells)
     contest.__dict__["scores"] = {k: {} if score is None else {2: score} for k, score in enumerate(scores)}
-    return Tuned("s", contest)
+    return contest
 
 
 def test_a_candidate_without_a_score_counts_as_the_worst_that_has_one():
-    assert tuned([0.5, None, 0.9]).expected(1) == pytest.approx((0.5 + 0.5 + 0.9) / 3)
-    assert tuned([2.0, None, 1.0], "loss").expected(1) == pytest.approx((2 + 2 + 1) / 3)
-    assert tuned([2.0, None, 1.0], "loss").expected(50) == pytest.approx(1.0, abs=1e-6)
-    assert tuned([None, None]).expected(1) is None
+    assert expected(tuned([0.5, None, 0.9]), 1) == pytest.approx((0.5 + 0.5 + 0.9) / 3)
+    assert expected(tuned([2.0, None, 1.0], "loss"), 1) == pytest.approx((2 + 2 + 1) / 3)
+    assert expected(tuned([2.0, None, 1.0], "loss"), 50) == pytest.approx(1.0, abs=1e-6)
+    assert expected(tuned([None, None]), 1) is None
 
 
 def test_the_edge_is_the_lowest_or_the_highest_number_that_was_tried():
-    search = tuned([0.1, 0.2, 0.3]).search
-    assert search.at_edge(0, "fedra") == search.at_edge(2, "fedra") == ["train.optimizer.lr"]
-    assert search.at_edge(1, "fedra") == []
-    assert search.at_edge(1, "other") == []  # texts have no edge
+    tuning = tuned([0.1, 0.2, 0.3]).tuning
+    assert tuning.at_edge(0, "fedra") == tuning.at_edge(2, "fedra") == ["train.optimizer.lr"]
+    assert tuning.at_edge(1, "fedra") == []
+    assert tuning.at_edge(1, "other") == []  # texts have no edge
 
 
 @pytest.mark.parametrize("own", ["methods.fedv.optimizer.lr", "methods.fedv.train.optimizer.lr"])
@@ -61,9 +62,9 @@ def test_a_method_with_a_rate_of_its_own_has_no_other(own):
     """That of everybody else, drawn beside it, changes nothing of it, and is at no edge."""
     space = {"train.optimizer.lr": {"log": [0.01, 1]}, own: {"log": [1e-4, 1e-2]}}
     rates = [{"train.optimizer.lr": one, own: two} for one, two in ((0.01, 1e-3), (0.1, 1e-4), (1.0, 1e-2))]
-    search = Search(space, rates, [1000], "accuracy", [])
-    assert search.at_edge(0, "fedv") == [] and search.at_edge(0, "fedra") == ["train.optimizer.lr"]
-    assert search.at_edge(1, "fedv") == [own] and search.at_edge(1, "fedra") == []
+    tuning = Tuning(space, rates, [1000], "accuracy", [])
+    assert tuning.at_edge(0, "fedv") == [] and tuning.at_edge(0, "fedra") == ["train.optimizer.lr"]
+    assert tuning.at_edge(1, "fedv") == [own] and tuning.at_edge(1, "fedra") == []
 
 
 def test_columns_are_called_by_as_few_parts_of_their_keys_as_differ():
@@ -84,8 +85,8 @@ def suites(folder, **candidates):
         if n:
             rates = [{"train.optimizer.lr": 0.01 * (k + 1)} for k in range(n)]
             space = {"train.optimizer.lr": {"log": [0.001, 1]}}
-            search = Search(space, rates, [1000], "accuracy", [])
-            merge_searches(folder / name, name, {("mixed", "", "fedra"): search})
+            tuning = Tuning(space, rates, [1000], "accuracy", [])
+            merge_tunings(folder / name, name, {("mixed", "", "fedra"): tuning})
     return how_tuned(load([folder]))
 
 

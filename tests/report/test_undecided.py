@@ -10,10 +10,11 @@ from command import fedbench
 from factories import cell_of, eval_rows, write_cell
 
 from fedbench.results import merge_index
-from fedbench.results.tuning import Search, merge_searches
+from fedbench.results.tuning import merge_tunings
+from fedbench.types.tuning import Tuning
 
 LR = "train.optimizer.lr"
-SEARCH = Search({LR: {"log": [0.01, 1]}}, [{LR: 0.1}, {LR: 0.2}], [1000], "accuracy", [0.5])
+TUNING = Tuning({LR: {"log": [0.01, 1]}}, [{LR: 0.1}, {LR: 0.2}], [1000], "accuracy", [0.5])
 TOLD = "Only candidates so far, 1 of 4 tried, of s · mixed · fedra, depthfl; `fedbench compare tuning`"
 
 
@@ -22,13 +23,13 @@ def folder(tmp_path):
     """A results folder in which fedra has tried one candidate of two, and depthfl has begun none."""
     suite = tmp_path / "r" / "s"
     for method in ("fedra", "depthfl"):
-        for k, values in enumerate(SEARCH.candidates):
+        for k, values in enumerate(TUNING.candidates):
             rows = eval_rows({6: {"a": 0.5}}, split="validation")
             told = {"train__optimizer": {"lr": values[LR]}, "candidate": k}
             cell = write_cell(suite, method, 1000, evaluation=rows, **told)
             if (method, k) != ("fedra", 0):
                 shutil.rmtree(cell)
-    merge_searches(suite, "s", {("mixed", "", method): SEARCH for method in ("fedra", "depthfl")})
+    merge_tunings(suite, "s", {("mixed", "", method): TUNING for method in ("fedra", "depthfl")})
     return tmp_path
 
 

@@ -9,11 +9,12 @@ from samples import BARE
 
 from fedbench.results import write_manifest, write_rows
 from fedbench.results.identity import identity_of
-from fedbench.results.tuning import Contest, Search
+from fedbench.results.tuning import Contest
+from fedbench.types.tuning import Tuning
 
 RATES = [0.02, 0.04, 0.08, 0.16]
 FURTHER = [(0, 0.01), (0, 0.005), (3, 0.32), (3, 0.64)]  # beyond the lowest and the highest one: numbers 4 to 7
-SEARCH = Search(
+TUNING = Tuning(
     {"lr": {"log": [0.01, 0.2]}},
     [{"lr": rate} for rate in (*RATES, *(rate for _, rate in FURTHER))],
     [1000],
@@ -58,7 +59,7 @@ def fallen(last, best=0.9):
 def contest(tmp_path, folder):
     """contest({candidate: {seed: scores}}, ...): candidates without scores on a seed have not run there."""
 
-    def build(given, search=SEARCH, method="fedra", **more):
+    def build(given, search=TUNING, method="fedra", **more):
         for k, by_seed in given.items():
             for seed, scores in by_seed.items():
                 folder(k, seed, scores, **more)
@@ -75,16 +76,16 @@ HALVED = {0: {1000: [0.1, 0.1]}, 3: {1000: [0.2, 0.3]}}  # left after round 2, o
 def test_the_two_best_are_asked_for_on_the_further_seeds(contest):
     found = contest({**HALVED, 1: {1000: fast(0.8)}, 2: {1000: fast(0.85)}})
     assert found.order == [2, 1, 3, 0]
-    assert found.course.asked == {2: [1000, 1001, 1002], 1: [1000, 1001, 1002]}
-    assert not found.course.over and found.winner is None and not found.unstable
+    assert found.confirmation.asked == {2: [1000, 1001, 1002], 1: [1000, 1001, 1002]}
+    assert not found.confirmation.over and found.winner is None and not found.unstable
 
 
 def test_the_best_mean_of_all_seeds_wins(contest):
     both = {1: {1000: fast(0.8), 1001: fast(0.8), 1002: fast(0.8)}, 2: {1000: fast(0.85), 1001: fast(0.75)}}
     half = contest({**HALVED, **both})
-    assert half.winner is None and not half.course.over  # a run that was ended in the middle: one is left
+    assert half.winner is None and not half.confirmation.over  # a run that was ended in the middle: one is left
     done = contest({2: {1002: fast(0.76)}})
-    assert done.course.over and done.winner == 1
+    assert done.confirmation.over and done.winner == 1
     assert done.mean(1) == pytest.approx(0.8) and done.mean(2) == pytest.approx((0.85 + 0.75 + 0.76) / 3)
     assert done.scores[2][T] == pytest.approx(0.85)  # halving goes by the seeds of all candidates
 
@@ -119,7 +120,7 @@ def test_a_constant_prediction_vetoes_and_one_that_was_not_recorded_does_not(con
 
 
 def test_a_loss_has_half_a_nat(contest):
-    search = replace(SEARCH, metric="loss")
+    search = replace(TUNING, metric="loss")
     steady, risen = {s: [2.0, 1.5, 1.4, 1.3] for s in (1000, 1001, 1002)}, [2.0, 1.0, 0.5, 1.01]
     halved = {0: {1000: [3.0, 3.0]}, 3: {1000: [3.0, 2.9]}}
     good = {1000: [2.0, 1.0, 0.5, 0.5], 1001: risen, 1002: [2.0, 1.0, 0.5, 0.5]}
@@ -135,30 +136,30 @@ def test_a_run_that_diverged_vetoes(contest, folder):
 
 def test_what_the_first_seed_vetoes_is_not_run_on_further_ones(contest):
     found = contest({**HALVED, 1: {1000: fast(0.6)}, 2: {1000: fallen(0.7)}})
-    assert found.order[0] == 2 and found.course.asked == {2: [1000], 1: [1000, 1001, 1002]}
+    assert found.order[0] == 2 and found.confirmation.asked == {2: [1000], 1: [1000, 1001, 1002]}
 
 
 def test_where_both_are_vetoed_the_next_two_follow_and_first_finish_their_rounds(contest):
     vetoed = {1: {1000: fallen(0.6)}, 2: {1000: fast(0.8), 1001: fallen(0.2), 1002: fast(0.8)}}
     found = contest({**HALVED, **vetoed})
-    assert found.course.asked == {2: [1000, 1001, 1002], 1: [1000], 3: [1000], 0: [1000]}
-    assert found.winner is None and not found.course.over
+    assert found.confirmation.asked == {2: [1000, 1001, 1002], 1: [1000], 3: [1000], 0: [1000]}
+    assert found.winner is None and not found.confirmation.over
     found = contest({0: {1000: fast(0.5)}, 3: {1000: fallen(0.1)}})
-    assert found.course.asked[0] == [1000, 1001, 1002] and found.course.asked[3] == [1000]
-    search = replace(SEARCH, candidates=SEARCH.candidates[:4], beyond=[])  # as if no space could be extended
+    assert found.confirmation.asked[0] == [1000, 1001, 1002] and found.confirmation.asked[3] == [1000]
+    search = replace(TUNING, candidates=TUNING.candidates[:4], beyond=[])  # as if no space could be extended
     assert contest({0: {1001: fast(0.5), 1002: fast(0.5)}}, search).winner == 0
 
 
 def test_where_every_candidate_is_vetoed_none_wins(contest):
     found = contest({k: {1000: fallen(0.5 + k / 100)} for k in range(4)})
-    assert found.course.over and found.winner is None and found.unstable
-    assert found.course.asked == {k: [1000] for k in found.order}
+    assert found.confirmation.over and found.winner is None and found.unstable
+    assert found.confirmation.asked == {k: [1000] for k in found.order}
 
 
 def test_nothing_is_said_to_be_unstable_while_candidates_are_left(contest):
     found = contest({2: {1000: fallen(0.5)}})
     assert found.winner is None and not found.unstable
-    failed = contest({}, search=SEARCH)
+    failed = contest({}, search=TUNING)
     assert not failed.unstable
 
 
@@ -168,33 +169,33 @@ AT_EDGE = {**INSIDE, 3: {s: fast(0.8) for s in (1000, 1001, 1002)}, 0: {1000: [0
 
 def test_a_winner_at_the_edge_has_two_more_tried_beyond_it_and_no_other(contest):
     found = contest(AT_EDGE)
-    assert found.search.at_edge(3, "fedra") == ["lr"] and found.winner is None
-    assert found.course.asked == {**{k: [1000, 1001, 1002] for k in (3, 1)}, 6: [1000], 7: [1000]}
+    assert found.tuning.at_edge(3, "fedra") == ["lr"] and found.winner is None
+    assert found.confirmation.asked == {**{k: [1000, 1001, 1002] for k in (3, 1)}, 6: [1000], 7: [1000]}
     lowest = contest({0: AT_EDGE[3], 3: {1000: [0.1, 0.1]}, 1: {s: fast(0.7) for s in (1000, 1001, 1002)}})
     for seed in (1001, 1002):
         assert lowest.cells[3][seed].exists()  # of the contest before, which this one does not ask for
-    assert {4, 5} < lowest.course.asked.keys() and not {6, 7} & lowest.course.asked.keys()
+    assert {4, 5} < lowest.confirmation.asked.keys() and not {6, 7} & lowest.confirmation.asked.keys()
 
 
 def test_the_best_two_of_what_lies_beyond_and_what_is_stable_are_compared(contest):
     found = contest({**AT_EDGE, 6: {1000: fast(0.9)}, 7: {1000: fast(0.3)}})
-    assert found.course.asked[6] == [1000, 1001, 1002] and found.course.asked[7] == [1000]
+    assert found.confirmation.asked[6] == [1000, 1001, 1002] and found.confirmation.asked[7] == [1000]
     found = contest({6: {1001: fast(0.9), 1002: fast(0.9)}})
-    assert found.course.over and found.winner == 6
-    assert found.search.at_edge(6, "fedra", [0, 1, 2, 3, 6, 7]) == []  # 7 lies beyond it
+    assert found.confirmation.over and found.winner == 6
+    assert found.tuning.at_edge(6, "fedra", [0, 1, 2, 3, 6, 7]) == []  # 7 lies beyond it
 
 
 def test_a_vetoed_one_beyond_the_edge_leaves_the_winner_as_it_was(contest):
     found = contest({**AT_EDGE, 6: {1000: fast(0.9), 1001: fallen(0.3), 1002: fast(0.9)}, 7: {1000: fallen(0.1)}})
-    assert found.course.over and found.winner == 3
+    assert found.confirmation.over and found.winner == 3
     assert found.vetoes(6) == {1001: "fell after round 3"}
-    assert found.search.at_edge(3, "fedra", [0, 1, 2, 3, 6, 7]) == []
+    assert found.tuning.at_edge(3, "fedra", [0, 1, 2, 3, 6, 7]) == []
 
 
 def test_the_space_is_extended_once(contest):
     found = contest({**AT_EDGE, 6: {1000: fast(0.3)}, 7: {s: fast(0.95) for s in (1000, 1001, 1002)}})
-    assert found.course.over and found.winner == 7
-    assert found.search.at_edge(7, "fedra", [0, 1, 2, 3, 6, 7]) == ["lr"]
+    assert found.confirmation.over and found.winner == 7
+    assert found.tuning.at_edge(7, "fedra", [0, 1, 2, 3, 6, 7]) == ["lr"]
 
 
 def test_what_was_worse_on_the_first_seed_beyond_the_edge_does_not_lose_what_the_winner_had(contest):
@@ -206,13 +207,13 @@ def test_what_was_worse_on_the_first_seed_beyond_the_edge_does_not_lose_what_the
 def test_a_key_that_does_not_concern_a_method_extends_nothing_for_it(contest):
     other = "methods.other.lr"
     spaces = {other: {"log": [0.01, 0.2]}}
-    search = replace(SEARCH, space=spaces, candidates=[{other: one["lr"]} for one in SEARCH.candidates])
+    search = replace(TUNING, space=spaces, candidates=[{other: one["lr"]} for one in TUNING.candidates])
     assert contest(AT_EDGE, search).winner == 3
     assert contest(AT_EDGE, search, method="other").winner is None
 
 
 def test_without_further_seeds_the_best_of_the_last_round_wins_as_before(contest):
-    plain = Search(SEARCH.space, SEARCH.candidates[:4], [1000], "accuracy", [0.5])
+    plain = Tuning(TUNING.space, TUNING.candidates[:4], [1000], "accuracy", [0.5])
     found = contest({**HALVED, 1: {1000: fast(0.6)}, 2: {1000: fallen(0.7)}})
     cells = {k: {1000: found.cells[k][1000]} for k in range(4)}
     assert Contest(found.key, plain, RUNGS, cells).winner == 2

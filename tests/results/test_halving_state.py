@@ -10,7 +10,8 @@ from samples import BARE, rewrite
 from fedbench.errors import UserError
 from fedbench.results import write_manifest, write_rows
 from fedbench.results.files import described
-from fedbench.results.tuning import Contest, Search, rungs_of, validated
+from fedbench.results.tuning import Contest, rungs_of, validated
+from fedbench.types.tuning import Tuning
 
 KEY = ("skew", "", "fedra")
 
@@ -34,7 +35,7 @@ def contest(tmp_path):
                 write_manifest(folder, {**BARE, "status": status, "reason": None})
                 cells.setdefault(k, {})[seed] = folder
         seeds = sorted({seed for own in cells.values() for seed in own})
-        search = Search({"lr": {}}, [{"lr": k} for k in range(1 + max(cells))], seeds, metric, [])
+        search = Tuning({"lr": {}}, [{"lr": k} for k in range(1 + max(cells))], seeds, metric, [])
         return Contest(KEY, search, rungs, cells)
 
     return build

@@ -20,8 +20,8 @@ from fedbench.results import content_hash, examine, load, merge_index, read_inde
 from fedbench.results.files import damage
 from fedbench.results.index import change_index
 from fedbench.results.pack import pack
+from fedbench.results.packed_tables import packed_tables
 from fedbench.results.result import COMPARED
-from fedbench.results.store import store_of
 
 KINDS = ("cells", "eval", "rounds", "exchange", "layers", "server")
 HARMS = ("edited", "truncated", "missing", "a pipe")
@@ -96,7 +96,7 @@ def test_what_was_lost_is_computed_and_nothing_else_and_then_all_is_as_before(su
     """The status of a cell is what a run goes by."""
     before, hashed, was = shown(suite), content_hash(suite), read_index(suite)
     file = harm(suite, kind, "edited")
-    store_of(suite).verify()
+    packed_tables(suite).verify()
     concerned = [
         entry
         for entry in was.entries
@@ -111,7 +111,7 @@ def test_what_was_lost_is_computed_and_nothing_else_and_then_all_is_as_before(su
     assert file.is_file() and shown(suite)[first.method, first.seed] == before[first.method, first.seed]
     for entry in others:
         compute(suite, entry.method, entry.seed)
-    assert pack(suite) == len(concerned) and store_of(suite).damaged == {}
+    assert pack(suite) == len(concerned) and packed_tables(suite).damaged == {}
     assert shown(suite) == before and content_hash(suite) == hashed
     assert not list(suite.glob("cells/*")) and not list(suite.glob("cells/*/manifest.json"))
 
@@ -125,7 +125,7 @@ def test_a_cell_that_no_name_has_any_more_does_not_keep_a_damaged_table(suite):
     for method in ("splitfed", "allsmall"):
         for seed in (0, 1):
             compute(suite, method, seed)
-    assert pack(suite) == 4 and store_of(suite).damaged == {}
+    assert pack(suite) == 4 and packed_tables(suite).damaged == {}
 
 
 @pytest.mark.parametrize("command", [("compare",), ("compare", "costs"), ("compare", "--at", "bytes=1GB"), ("report",)])
@@ -228,7 +228,7 @@ HOSTILE = {
 def test_a_hostile_table_is_found_once_when_it_is_read(suite, what):
     kind, change = HOSTILE[what]
     file = reseal(suite, kind, change)
-    found = examine([suite]).read(store_of(suite).files)
+    found = examine([suite]).read(packed_tables(suite).files)
     assert found.wrong and all(line.startswith(f"{file}: ") for line in found.wrong)
     for command in (("compare",), ("compare", "costs"), ("report", "-o", str(suite.parent / "page.html"))):
         done = CliRunner().invoke(main, [*command, str(suite)], catch_exceptions=False)

@@ -17,7 +17,7 @@ from fedbench.results import content_hash, load, read_index, read_manifest, writ
 from fedbench.results.index import read_expected, write_expected
 from fedbench.results.lock import suite_lock
 from fedbench.results.merge import merge
-from fedbench.results.store import folder_of
+from fedbench.results.packed_tables import folder_of
 
 NUMBER = dict(scenario="mixed", variant="", dataset="d", backbone="b", method="fedra", metric="average")
 

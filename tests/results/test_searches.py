@@ -9,21 +9,22 @@ from command import fedbench
 from factories import eval_rows, write_cell
 
 from fedbench.errors import UserError
-from fedbench.report.views.tuning import by_place, how_tuned, of_results
+from fedbench.report.views.tuning import by_scenario, contests_of, how_tuned
 from fedbench.results import load
 from fedbench.results.documents import write_json
 from fedbench.results.merge import merge
-from fedbench.results.tuning import Search, contests, merge_searches, read_searches
+from fedbench.results.tuning import contests, merge_tunings, read_tunings
+from fedbench.types.tuning import Tuning
 
 LR, RANK = "train.optimizer.lr", "adapter.rank"
-BOTH = Search(
+BOTH = Tuning(
     {LR: {"log": [0.001, 1]}, RANK: {"choice": [4, 8, 16]}},
     [{LR: 0.01 * (k + 1), RANK: (16, 4, 8)[k % 3]} for k in range(8)],
     [1000],
     "accuracy",
     [],
 )
-RANKS = Search({RANK: {"choice": [4, 8, 16]}}, [{RANK: rank} for rank in (4, 8, 16)], [1000], "accuracy", [])
+RANKS = Tuning({RANK: {"choice": [4, 8, 16]}}, [{RANK: rank} for rank in (4, 8, 16)], [1000], "accuracy", [])
 AT = f"{LR}=0.1"  # a variant, as --set makes one
 FIRST = [0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.9, 0.8]  # validation scores by candidate
 THEN = [0.3, 0.5, 0.4]
@@ -47,12 +48,12 @@ def records(folder):
 
 def test_another_run_leaves_alone_what_the_first_one_was_tried_with(tmp_path):
     folder = tmp_path / "s"
-    merge_searches(folder, "s", tried(folder, FIRST, BOTH))
+    merge_tunings(folder, "s", tried(folder, FIRST, BOTH))
     before = records(folder)
     assert [r["candidate"] for r in before if r["winner"]] == [6] and len(before) == 8
-    merge_searches(folder, "s", tried(folder, THEN, RANKS, variant=AT))
+    merge_tunings(folder, "s", tried(folder, THEN, RANKS, variant=AT))
     assert records(folder) == before
-    assert read_searches(folder) == {("mixed", "", "fedra"): BOTH, ("mixed", AT, "fedra"): RANKS}
+    assert read_tunings(folder) == {("mixed", "", "fedra"): BOTH, ("mixed", AT, "fedra"): RANKS}
     assert {key[1]: contest.winner for key, contest in contests(folder).items()} == {"": 6, AT: 1}
     here, there = how_tuned(load([folder]))
     assert here.startswith("Tuned: in s · mixed every method reports the best of 8 candidates, ")
@@ -63,11 +64,11 @@ def test_methods_that_were_not_tried_alike_stand_in_tables_of_their_own(tmp_path
     folder = tmp_path / "s"
     searches = [tried(folder, FIRST, BOTH, method) for method in ("fedra", "allsmall", "depthfl")]
     for search in searches:
-        merge_searches(folder, "s", search)
-    merge_searches(folder, "s", tried(folder, THEN, RANKS, "allsmall"))
-    found = by_place(of_results(load([folder])))
+        merge_tunings(folder, "s", search)
+    merge_tunings(folder, "s", tried(folder, THEN, RANKS, "allsmall"))
+    found = by_scenario(contests_of(load([folder])))
     assert [title for title, _ in found] == ["s · mixed · fedra, depthfl", "s · mixed · allsmall"]
-    assert [len(one.contest.cells) for _, ones in found for one in ones] == [8, 8, 3]
+    assert [len(one.cells) for _, ones in found for one in ones] == [8, 8, 3]
     told = [line.split(" candidates")[0] for line in how_tuned(load([folder]))]
     assert told == [
         "Tuned: s · mixed · fedra, depthfl report the best of 8",
@@ -80,13 +81,13 @@ def test_shards_bring_what_each_was_tried_with(tmp_path):
     first = tried(places[0], FIRST, BOTH)
     then = tried(places[1], THEN, RANKS, "allsmall")
     for folder, told in zip(places, (first, then), strict=True):
-        merge_searches(folder, "s", told)
+        merge_tunings(folder, "s", told)
     merge([tmp_path / "a", tmp_path / "b"], tmp_path / "all")
-    assert read_searches(tmp_path / "all" / "s") == first | then
+    assert read_tunings(tmp_path / "all" / "s") == first | then
     written = (tmp_path / "all" / "s" / "index.json").stat()
     merge([tmp_path / "b", tmp_path / "a"], tmp_path / "all")
     assert (tmp_path / "all" / "s" / "index.json").stat().st_mtime_ns == written.st_mtime_ns
-    merge_searches(places[1], "s", {("mixed", "", "fedra"): RANKS})
+    merge_tunings(places[1], "s", {("mixed", "", "fedra"): RANKS})
     with pytest.raises(UserError, match=r"two tunings of s · mixed · fedra:(.|\n)*Nothing was written"):
         merge([tmp_path / "a", tmp_path / "b"], tmp_path / "new")
     assert not (tmp_path / "new").exists()
@@ -105,4 +106,4 @@ def test_what_is_no_tuning_is_refused(tmp_path):
             tmp_path / "index.json", {"suite": "s", "entries": [], "expected": [], "tables": {}, "searches": searches}
         )
         with pytest.raises(UserError, match=rf"index\.json: .* of fedbench \({wrong}"):
-            read_searches(tmp_path)
+            read_tunings(tmp_path)

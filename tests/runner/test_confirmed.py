@@ -15,12 +15,13 @@ from fedbench.results.files import described
 from fedbench.results.identity import identity
 from fedbench.results.index import Entry
 from fedbench.results.manifest import read_manifest
-from fedbench.results.tuning import Search, contests, merge_searches, unstable, without_reports
+from fedbench.results.tuning import Contest, contests, merge_tunings, unstable, without_reports
 from fedbench.runner.cells import Cell, Options
-from fedbench.runner.successive_halving import Tried, decide, standing
+from fedbench.runner.successive_halving import decide, standing
+from fedbench.types.tuning import Tuning
 
 T, RUNGS = 4, (2, 4)
-SEARCH = Search(
+TUNING = Tuning(
     {"lr": {"log": [0.01, 0.2]}},
     [{"lr": rate} for rate in (0.02, 0.04, 0.08, 0.16, 0.01, 0.005, 0.32, 0.64)],
     [1000],
@@ -46,11 +47,12 @@ class Planted:
 
     def __init__(self, folder, scores, methods=("fedra",), most=1000):
         self.folder, self.scores, self.most, self.asked, self.stages = folder, scores, most, [], []
-        self.contests = [Tried(("skew", "", m), SEARCH, RUNGS, self.cells(m), folder) for m in methods]
+        self.candidates = {}
+        self.contests = [Contest(("skew", "", m), TUNING, RUNGS, self.cells(m)) for m in methods]
 
     def cells(self, method):
         found = {}
-        for k in range(len(SEARCH.candidates)):
+        for k in range(len(TUNING.candidates)):
             for seed in (1000, 1001, 1002):
                 config = {
                     **{part: {"name": part} for part in ("backbone", "adapter", "data")},
@@ -60,7 +62,9 @@ class Planted:
                     "train": {"rounds": T},
                     "evaluation": {"every": 1, "metrics": [{"name": "accuracy"}]},
                 }
-                found.setdefault(k, {})[seed] = Cell(identity(config, {}, {}), config, {}, {}, [])
+                cell = Cell(identity(config, {}, {}), config, {}, {}, [])
+                found.setdefault(k, {})[seed] = place = cell.folder_in(self.folder)
+                self.candidates[place] = cell
         return found
 
     def compute(self, cells, options, stage):
@@ -84,7 +88,7 @@ class Planted:
         return SimpleNamespace(left=0, gave_up=False, unended=0)
 
     def decide(self, **options):
-        return decide(self.contests, Options(**options), self.compute)
+        return decide(self.contests, self.candidates, Options(**options), self.compute)
 
 
 def first(*candidates):
@@ -136,10 +140,10 @@ def test_force_computes_each_cell_once_more_and_none_twice(tmp_path):
 def test_no_candidate_wins_where_all_are_vetoed_and_the_others_go_on(tmp_path):
     made = Planted(tmp_path, dict.fromkeys(SCORES, FALLEN), ("fedra", "depthfl"))
     assert made.decide() == {}
-    assert {one.key for one in made.contests if one.contest.unstable} == {
+    assert {one.key for one in made.contests if one.again().unstable} == {
         ("skew", "", method) for method in ("fedra", "depthfl")
     }
-    assert all(one.contest.unstable for one in made.contests)
+    assert all(one.again().unstable for one in made.contests)
     assert {seed for _, seed, _ in made.asked} == {1000}  # which vetoes each of them already
 
 
@@ -148,7 +152,7 @@ def test_a_method_with_one_candidate_has_nothing_to_confirm(tmp_path):
     made = Planted(tmp_path, dict.fromkeys(SCORES, FALLEN))
     made.contests = [replace(made.contests[0], cells={0: made.contests[0].cells[0]})]
     assert made.decide() == {KEY: 0}
-    assert made.asked == [(0, 1000, 2), (0, 1000, T)] and not made.contests[0].contest.unstable
+    assert made.asked == [(0, 1000, 2), (0, 1000, T)] and not made.contests[0].again().unstable
 
 
 def test_a_shard_has_all_that_its_contests_ask_for(tmp_path):
@@ -167,14 +171,14 @@ def test_a_shard_has_all_that_its_contests_ask_for(tmp_path):
 def indexed(made):
     """The contests of a folder as its index has them: with the cells that were computed alone."""
     entries = [
-        Entry("skew", one.key[2], "", seed, cell.id, "micro_vit", "strokes6", "paper", candidate=k)
+        Entry("skew", one.key[2], "", seed, place.name, "micro_vit", "strokes6", "paper", candidate=k)
         for one in made.contests
         for k, own in one.cells.items()
-        for seed, cell in own.items()
-        if cell.folder_in(made.folder).exists()
+        for seed, place in own.items()
+        if place.exists()
     ]
     merge_index(made.folder, "s", entries)
-    merge_searches(made.folder, "s", {one.key: SEARCH for one in made.contests})
+    merge_tunings(made.folder, "s", {one.key: TUNING for one in made.contests})
     return contests(made.folder)
 
 
@@ -182,7 +186,7 @@ def test_what_is_read_later_names_the_same_winner(tmp_path):
     made = Planted(tmp_path / "s", {**SCORES, (6, 1000): steady(0.95), (6, 1001): steady(0.9), (6, 1002): steady(0.9)})
     assert made.decide() == {KEY: 6}
     (found,) = indexed(made).values()
-    assert found.winner == 6 and sorted(found.cells) == [0, 1, 2, 3, 6, 7] and found.course.over
+    assert found.winner == 6 and sorted(found.cells) == [0, 1, 2, 3, 6, 7] and found.confirmation.over
 
 
 def test_what_an_earlier_winner_reports_is_left_out_where_none_is_stable_now(tmp_path):
@@ -244,11 +248,11 @@ def test_a_suite_is_tuned_confirmed_and_reported(tuned, unrecorded):
     folder, done = tuned
     assert "tiny · tuning, confirming: " in done.output and "tiny · reporting: 1 cell" in done.output
     (contest,) = contests(folder / "r" / "tiny").values()
-    assert contest.course.over and contest.winner is not None
+    assert contest.confirmation.over and contest.winner is not None
     (reported,) = load([folder / "r"])
-    winner = contest.search.candidates[contest.winner]["train.optimizer.lr"]
+    winner = contest.tuning.candidates[contest.winner]["train.optimizer.lr"]
     assert reported.manifest["config"]["train"]["optimizer"]["lr"] == winner
-    assert len(contest.course.asked) >= 2
+    assert len(contest.confirmation.asked) >= 2
     before = content_hash(folder / "r")
     assert json.loads(run(folder, "--json").stdout)["ran"] == 0 and content_hash(folder / "r") == before
 

@@ -13,7 +13,7 @@ from command import TINY, fedbench, write_suite
 from fedbench.commands.plan import _sum
 from fedbench.results import content_hash, load, read_index
 from fedbench.results.tables import to_table
-from fedbench.results.tuning import contests, read_searches
+from fedbench.results.tuning import contests, read_tunings
 from fedbench.simulation.simulation import Simulation
 
 CHANGES = {
@@ -56,7 +56,7 @@ def test_candidates_are_halved_and_the_winner_reports(tuned):
     assert sorted(found["fedra"], key=str) == [("finished", None), ("halved", 1), ("halved", 1), ("halved", 2)]
     reported = load([folder / "r"])
     assert [(r.entry.method, r.entry.seed, r.status) for r in reported] == [("fedra", 0, "finished")]
-    searches = read_searches(folder / "r" / "tiny")
+    searches = read_tunings(folder / "r" / "tiny")
     for key, contest in contests(folder / "r" / "tiny").items():
         config = next(r.manifest["config"] for r in reported if r.entry.method == key[2])
         winner = searches[key].candidates[contest.winner]["train.optimizer.lr"]
@@ -110,7 +110,7 @@ def test_shards_tune_by_themselves_and_merge_to_the_same(two_tuned, tmp_path):
     done = fedbench("merge", tmp_path / "s1", tmp_path / "s2", "--into", tmp_path / "all", cwd=folder)
     assert done.exit_code == 0, done.output
     assert content_hash(tmp_path / "all") == content_hash(folder / "r")
-    assert read_searches(tmp_path / "all" / "tiny") == read_searches(folder / "r" / "tiny")
+    assert read_tunings(tmp_path / "all" / "tiny") == read_tunings(folder / "r" / "tiny")
     assert json.loads(run(folder, "--json", results=tmp_path / "all").stdout)["ran"] == 0
 
 
@@ -129,9 +129,9 @@ def test_a_method_that_is_tuned_anew_leaves_what_another_was_tried_with(two_tune
     folder = two_tuned
     shutil.copytree(folder / "r", tmp_path / "r")
     suite(tmp_path, tune=TUNE.replace("trials: 4", "trials: 2\n  draw: 1"))
-    before = contests(folder / "r" / "tiny"), read_searches(folder / "r" / "tiny")
+    before = contests(folder / "r" / "tiny"), read_tunings(folder / "r" / "tiny")
     assert run(tmp_path, "--quiet", "--method", "fedra").exit_code == 0
-    after = contests(tmp_path / "r" / "tiny"), read_searches(tmp_path / "r" / "tiny")
+    after = contests(tmp_path / "r" / "tiny"), read_tunings(tmp_path / "r" / "tiny")
     kept, anew = ("small", "", "allsmall"), ("small", "", "fedra")
     assert after[1][kept] == before[1][kept] and after[0][kept].scores == before[0][kept].scores
     assert len(after[1][anew].candidates) == 2 and list(after[0][anew].cells) == [0, 1]
@@ -251,7 +251,7 @@ def test_the_command_of_before_says_what_replaces_it(tuned):
 def test_compare_says_who_won_by_what_and_that_it_was_tuned(tuned):
     folder, _ = tuned
     shown = fedbench("compare", "tuning", "r", cwd=folder, columns=80).stdout
-    searches, found = read_searches(folder / "r" / "tiny"), contests(folder / "r" / "tiny")
+    searches, found = read_tunings(folder / "r" / "tiny"), contests(folder / "r" / "tiny")
     assert "4 candidates, halved after rounds 1 and 2 of 4 rounds" in " ".join(shown.split())
     for key, contest in found.items():
         (line,) = [line for line in shown.splitlines() if line.startswith(f"{key[2]} ")]

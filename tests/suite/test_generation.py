@@ -49,6 +49,6 @@ def test_definitions_are_six_files_on_six_clients_and_tuned_in_the_same_setting(
     assert tuned.scenarios == ("skew",) and tuned.seeds == plain.seeds == (0, 1, 2)
     for one, other in zip(tuned.points(), plain.points(scenarios=["skew"]), strict=True):
         assert (one.method, one.seed, one.config) == (other.method, other.seed, other.config)
-    assert tuned.tuning.confirm == (1001, 1002) and tuned.tuning.halving == (0.5,)
-    rates = {one.values["train.optimizer.lr"] for one in tuned.tuning.candidates if one.beyond is None}
+    assert tuned.tuning.confirm == [1001, 1002] and tuned.tuning.halving == [0.5]
+    rates = {values["train.optimizer.lr"] for values in tuned.tuning.candidates[: tuned.tuning.trials]}
     assert len(rates) == 4 and 1e-4 < min(rates) < 1e-3 < max(rates) < 1e-2

@@ -56,10 +56,8 @@ def test_skew_alone_is_tuned_in_the_same_setting(suites):
             other.seed,
             other.config,
         )
-    assert tuned.tuning.confirm == (1001, 1002)
-    rates = [
-        candidate.values["train.optimizer.lr"] for candidate in tuned.tuning.candidates if candidate.beyond is None
-    ]
+    assert tuned.tuning.confirm == [1001, 1002]
+    rates = [values["train.optimizer.lr"] for values in tuned.tuning.candidates[: tuned.tuning.trials]]
     assert len(set(rates)) == 8 and 1e-4 < min(rates) < 1e-3 < max(rates) < 1e-1
-    assert tuned.tuning.halving == (0.2, 0.4)  # both after a test
+    assert tuned.tuning.halving == [0.2, 0.4]  # both after a test
     assert tuned.points()[0].config["evaluation"]["validation"] == 0.1

@@ -50,5 +50,5 @@ def test_a_tuned_suite_is_its_namesake_with_validation_images(path, read):
 def test_every_method_tries_eight_rates_and_reports_ten_seeds(path, read):
     suite = read(path)
     assert suite.tuning.trials == 8 and len(suite.seeds) == 10
-    rates = {c.values["train.optimizer.lr"] for c in suite.tuning.candidates[:8]}
+    rates = {values["train.optimizer.lr"] for values in suite.tuning.candidates[:8]}
     assert len(rates) == 8 and min(rates) < 0.05 < max(rates)  # on both sides of what was set beforehand

@@ -43,7 +43,7 @@ def test_every_method_gets_the_same_candidates_above_its_own_settings(suite_of):
     found = rates(suite.candidates())
     assert len(found) == 2 * 3 * 4 and {seed for *_, seed in found} == {CANDIDATES_SEED}
     for (_, _, k, _), rate in found.items():
-        assert rate == suite.tuning.candidates[k].values["train.optimizer.lr"]
+        assert rate == suite.tuning.candidates[k]["train.optimizer.lr"]
     assert len(set(found.values())) == 4 and all(0.01 <= rate <= 1 for rate in found.values())
     lean = [p for p in suite.candidates() if p.method == "lean"]
     assert {p.config["train"]["clip"] for p in lean} == {3.0}
@@ -58,7 +58,7 @@ def test_without_the_tuning_the_points_are_those_of_the_suite(suite_of):
 
 def test_winners_report_under_the_suites_names_with_what_others_would_have_had(suite_of):
     suite = suite_of(text("train.optimizer.lr: {log: [0.01, 1]}, methods.inclusivefl.beta: {uniform: [0, 1]}"))
-    values = [c.values for c in suite.tuning.candidates]
+    values = suite.tuning.candidates
     done = suite.tuned({("one", "", "fedra"): 2, ("one", "", "inclusivefl"): 1, ("two", "", "fedra"): 0})
     found = {(p.scenario, p.method): p for p in done.points(seeds=[5])}
     assert set(found) == {("one", "fedra"), ("one", "inclusivefl"), ("two", "fedra")}  # the others have no winner
@@ -148,7 +148,7 @@ def test_seeds_of_candidates_report_nothing(suite_of):
 
 def test_further_seeds_report_nothing_either(suite_of):
     suite = suite_of(text(more="\n  confirm: [1001, 1002]"))
-    assert suite.tuning.confirm == (1001, 1002)
+    assert suite.tuning.confirm == [1001, 1002]
     assert {p.seed for p in suite.candidates()} == {CANDIDATES_SEED, 1001, 1002}
     with pytest.raises(UserError, match="seed 1002 is one that the candidates are tried on"):
         suite.points(seeds=[1002])
@@ -156,19 +156,20 @@ def test_further_seeds_report_nothing_either(suite_of):
 
 def test_where_the_best_are_confirmed_candidates_beyond_the_edges_follow_those_that_were_drawn(suite_of):
     """Twice and four times the highest rate, a half and a quarter of the lowest one; all else is as it was."""
-    plain, confirmed = suite_of(text()).tuning, suite_of(text(more="\n  confirm: [1001]")).tuning
-    assert plain.confirm == () and plain.trials == len(plain.candidates) == confirmed.trials == 4
-    assert [c.values for c in confirmed.candidates[:4]] == [c.values for c in plain.candidates]
-    rates = [c.values["train.optimizer.lr"] for c in confirmed.candidates]
+    plain, suite = suite_of(text()).tuning, suite_of(text(more="\n  confirm: [1001]"))
+    confirmed = suite.tuning
+    assert plain.confirm is None and plain.trials == len(plain.candidates) == confirmed.trials == 4
+    assert confirmed.candidates[:4] == plain.candidates
+    rates = [values["train.optimizer.lr"] for values in confirmed.candidates]
     low, high = min(rates[:4]), max(rates[:4])
-    found = sorted((c.beyond, rate) for c, rate in zip(confirmed.candidates[4:], rates[4:], strict=True))
+    found = sorted(zip(confirmed.beyond, rates[4:], strict=True))
     k, n = rates.index(low), rates.index(high)
     ends = sorted([(k, low / 4), (k, low / 2), (n, 2 * high), (n, 4 * high)])
     assert [k for k, _ in found] == [k for k, _ in ends]
     assert [rate for _, rate in found] == pytest.approx([rate for _, rate in ends], rel=1e-3)
-    for candidate in confirmed.candidates:
-        (lr,) = {group.settings["train"]["optimizer"]["lr"] for group in candidate.groups}
-        assert lr == candidate.values["train.optimizer.lr"]
+    for values, groups in zip(confirmed.candidates, suite.candidate_groups, strict=True):
+        (lr,) = {group.settings["train"]["optimizer"]["lr"] for group in groups}
+        assert lr == values["train.optimizer.lr"]
 
 
 def test_a_space_goes_beyond_its_edges_only_where_a_key_takes_such_a_value(tmp_path, registry):
@@ -177,11 +178,11 @@ def test_a_space_goes_beyond_its_edges_only_where_a_key_takes_such_a_value(tmp_p
     space = "adapter.dropout: {uniform: [0.6, 0.9]}, train.clip: {choice: [1.0, 2.0, 3.0]}"
     file.write_text(text(space, more="\n  confirm: [1001]"))
     tuning = load(file, registry).tuning
-    shares = [c.values["adapter.dropout"] for c in tuning.candidates]
+    shares = [values["adapter.dropout"] for values in tuning.candidates]
     lowest = shares.index(min(shares[:4]))
-    assert {c.beyond for c in tuning.candidates[4:]} == {lowest}
+    assert set(tuning.beyond) == {lowest}
     assert shares[4:] == [pytest.approx(min(shares[:4]) / by, rel=1e-3) for by in (2, 4)]
-    assert {c.values["train.clip"] for c in tuning.candidates[4:]} == {tuning.candidates[lowest].values["train.clip"]}
+    assert {values["train.clip"] for values in tuning.candidates[4:]} == {tuning.candidates[lowest]["train.clip"]}
 
 
 def beyond(ranges, drawn, takes=lambda key, value: True):

@@ -33,9 +33,10 @@ from fedbench.report.views.pareto import COSTS, RESOURCES, pareto
 from fedbench.report.views.ranks import ranks
 from fedbench.report.views.sizes import deployable
 from fedbench.report.views.summary import lettered, summary
-from fedbench.report.views.tuning import Tuned, by_place, of_results, tuning
+from fedbench.report.views.tuning import by_scenario, contests_of, expected, tuning
 from fedbench.results import Result
 from fedbench.results.metric_direction import higher_is_better, is_fraction
+from fedbench.results.tuning import Contest
 
 POINTS = 120_000  # numbers in lines; of more, lines keep fewer points
 LEAST = 12  # points that a line keeps
@@ -102,10 +103,10 @@ def gather(results: Sequence[Result], asked: Asked, wrong: Sequence[str] = (), l
     return gathered
 
 
-def _tuned(results: Sequence[Result]) -> list[Tuned]:
+def _tuned(results: Sequence[Result]) -> list[Contest]:
     """Nothing where nothing was tuned."""
     try:
-        return of_results(results)
+        return contests_of(results)
     except UserError:
         return []
 
@@ -341,25 +342,25 @@ def allocation(drawn: Board | None) -> dict[str, Any] | None:
     }
 
 
-def contests(tuned: Sequence[Tuned]) -> list[dict[str, Any]]:
+def contests(tuned: Sequence[Contest]) -> list[dict[str, Any]]:
     """One for each tuning: by method, what is to be expected of 1, 2, ... candidates, and the score of each."""
     return [
         {
             "title": title,
-            "metric": ones[0].search.metric,
-            "fraction": is_fraction(ones[0].search.metric),
-            "methods": {one.method: _curve(one) for one in ones if one.scores},
+            "metric": ones[0].tuning.metric,
+            "fraction": is_fraction(ones[0].tuning.metric),
+            "methods": {one.method: _curve(one) for one in ones if one.last_scores},
         }
-        for title, ones in by_place(tuned)
+        for title, ones in by_scenario(tuned)
     ]
 
 
-def _curve(one: Tuned) -> dict[str, Any]:
-    trials = range(1, one.search.trials + 1)
+def _curve(one: Contest) -> dict[str, Any]:
+    trials = range(1, one.tuning.trials + 1)
     return {
-        "expected": [rounded(one.expected(n)) for n in trials],
-        "scores": {str(k): rounded(score) for k, score in one.scores.items()},
-        "winner": one.contest.winner,
+        "expected": [rounded(expected(one, n)) for n in trials],
+        "scores": {str(k): rounded(score) for k, score in one.last_scores.items()},
+        "winner": one.winner,
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from fedbench.report.frames import Format, frame, number, page
 from fedbench.results import Found, Result
 from fedbench.results.columns import ENDED
 from fedbench.results.metric_direction import higher_is_better
-from fedbench.results.tuning import Contest, Search, contests, read_searches, unstable
+from fedbench.results.tuning import Contest, contests, read_tunings, unstable
 from fedbench.words import counted, shortened
 
 BY = ("suite", "scenario", "variant", "candidates of")
@@ -39,46 +39,17 @@ LEGEND = (
 )
 
 
-@dataclass(frozen=True)
-class Tuned:
-    """One method's contest, and the suite it is part of."""
+def expected(contest: Contest, trials: int) -> float | None:
+    """The best score to expect of so many candidates (Dodge et al. 2019, Show Your Work, Equation 2).
 
-    suite: str
-    contest: Contest
-
-    @property
-    def search(self) -> Search:
-        return self.contest.search
-
-    @property
-    def scores(self) -> dict[int, float]:
-        """The last score of each drawn candidate; nothing of those that have none."""
-        scores = self.contest.scores
-        return {k: scores[k][max(scores[k])] for k in self.contest.drawn if scores[k]}
-
-    @property
-    def best(self) -> float | None:
-        """The winner's score: the mean over all seeds, or where it has not run on all of them its last one."""
-        if (k := self.contest.winner) is None:
-            return None
-        mean, by_round = self.contest.mean(k), self.contest.scores[k]
-        return mean if mean is not None else by_round[max(by_round)] if by_round else None
-
-    @property
-    def method(self) -> str:
-        return self.contest.key[2]
-
-    def expected(self, trials: int) -> float | None:
-        """The best score to expect of so many candidates (Dodge et al. 2019, Show Your Work, Equation 2).
-
-        Candidates without a score count as the worst that has one.
-        """
-        scores = list(self.scores.values())
-        if not scores:
-            return None
-        best, worst = (max, min) if higher_is_better(self.search.metric) else (min, max)
-        missing = len(self.contest.drawn) - len(scores)
-        return expected_best([*scores, *[worst(scores)] * missing], trials, best is min)
+    Candidates without a score count as the worst that has one.
+    """
+    scores = list(contest.last_scores.values())
+    if not scores:
+        return None
+    best, worst = (max, min) if higher_is_better(contest.tuning.metric) else (min, max)
+    missing = len(contest.drawn) - len(scores)
+    return expected_best([*scores, *[worst(scores)] * missing], trials, best is min)
 
 
 def expected_best(scores: Sequence[float], trials: int, lowest: bool = False) -> float:
@@ -90,26 +61,26 @@ def expected_best(scores: Sequence[float], trials: int, lowest: bool = False) ->
     return float(rising @ np.diff(reached))
 
 
-def of_results(results: Sequence[Result]) -> list[Tuned]:
+def contests_of(results: Sequence[Result]) -> list[Contest]:
     """The contests that any of these results is a candidate of. Raises: UserError where there are none."""
     asked = {(r.suite_folder, r.entry.scenario, r.entry.variant, r.entry.method): r.suite for r in results}
     found = []
     for folder in dict.fromkeys(r.suite_folder for r in results):
-        if read_searches(folder):
+        if read_tunings(folder):
             mine = contests(folder).items()
-            found += [Tuned(asked[folder, *key], one) for key, one in mine if (folder, *key) in asked]
+            found += [replace(one, suite=asked[folder, *key]) for key, one in mine if (folder, *key) in asked]
     if not found:
         raise UserError("nothing of this was tuned; a suite says `tune:` (docs/suites.md has how)")
     return found
 
 
-def by_place(tuned: Sequence[Tuned]) -> list[tuple[str, list[Tuned]]]:
+def by_scenario(tuned: Sequence[Contest]) -> list[tuple[str, list[Contest]]]:
     """Those of each scenario and place of the sweep with its title; where not all of its methods were tried with the
     same candidates, those that were, with their names in the title."""
-    places: dict[tuple[str, str, str], list[list[Tuned]]] = {}
+    places: dict[tuple[str, str, str], list[list[Contest]]] = {}
     for one in tuned:
-        same = places.setdefault((one.suite, *one.contest.key[:2]), [])
-        if (ones := next((ones for ones in same if ones[0].search == one.search), None)) is None:
+        same = places.setdefault((one.suite, *one.key[:2]), [])
+        if (ones := next((ones for ones in same if ones[0].tuning == one.tuning), None)) is None:
             same.append(ones := [])
         ones.append(one)
     return [
@@ -119,21 +90,21 @@ def by_place(tuned: Sequence[Tuned]) -> list[tuple[str, list[Tuned]]]:
     ]
 
 
-def tuning(results: Sequence[Result], tuned: Sequence[Tuned] | None = None) -> pandas.DataFrame:
+def tuning(results: Sequence[Result], there: Sequence[Contest] | None = None) -> pandas.DataFrame:
     """A row for each tuned method: what its winner was tried with, its validation score, and the best score to expect
-    of 1, 2, 4, ... candidates. tuned: as of `of_results`, where it was read already.
+    of 1, 2, 4, ... candidates. there: as of `contests_of`, where it was read already.
 
     Raises:
         UserError: where nothing was tuned.
     """
     rows, pages, formats = [], [], dict[str, Format]()
-    for title, ones in by_place(of_results(results) if tuned is None else tuned):
-        suite, scenario, variant = ones[0].suite, *ones[0].contest.key[:2]
-        ranked, search = _ranked(ones), ones[0].search
+    for title, ones in by_scenario(contests_of(results) if there is None else there):
+        suite, scenario, variant = ones[0].suite, *ones[0].key[:2]
+        ranked, tuned = _ranked(ones), ones[0].tuning
         named = ", ".join(one.method for one in ones) if title.endswith(ones[-1].method) else ""
         key = (suite, scenario, variant, named)
-        titles = shortest(list(search.space))
-        formats |= {name: Format(titles[name], left=True) for name in search.space}
+        titles = shortest(list(tuned.space))
+        formats |= {name: Format(titles[name], left=True) for name in tuned.space}
         for one in ranked:
             rows.append({**dict(zip(BY, key, strict=True)), "method": one.method, **_columns(one, formats)})
         notes = [note for one in ranked for note in _notes(one)]
@@ -167,16 +138,16 @@ def candidates(results: Sequence[Result]) -> pandas.DataFrame:
         UserError: where nothing was tuned.
     """
     rows: list[dict[str, Any]] = []
-    for one in of_results(results):
-        scenario, variant, method = one.contest.key
-        for k, by_round in one.contest.scores.items():
-            tried = {key: v for key, v in one.search.candidates[k].items() if one.search.concerns(key, method)}
+    for one in contests_of(results):
+        scenario, variant, method = one.key
+        for k, by_round in one.scores.items():
+            tried = {key: v for key, v in one.tuning.candidates[k].items() if one.tuning.concerns(key, method)}
             for t, score in by_round.items() or [(None, None)]:
                 where = {"suite": one.suite, "scenario": scenario, "variant": variant, "method": method}
-                won = k == one.contest.winner
-                found = {"metric": one.search.metric, "round": t, "validation": score, "winner": won}
-                edge = one.search.at_edge(k, method, one.contest.cells) if won else []
-                stability = _stability(one.contest, k) | {"vetoes": one.contest.vetoes(k)}
+                won = k == one.winner
+                found = {"metric": one.tuning.metric, "round": t, "validation": score, "winner": won}
+                edge = one.tuning.at_edge(k, method, one.cells) if won else []
+                stability = _stability(one, k) | {"vetoes": one.vetoes(k)}
                 rows.append({**where, "candidate": k, "values": tried, **tried, **found, "edge": edge, **stability})
     metric = str(rows[0]["metric"]) if rows else ""
     return frame(rows, (), caption="Candidates, round by round", by=BY[:3], metric=metric)
@@ -185,12 +156,12 @@ def candidates(results: Sequence[Result]) -> pandas.DataFrame:
 def how_tuned(results: Sequence[Result]) -> list[str]:
     """What to say below leaderboards of methods that were tuned, and of which suites, places or methods where that is
     not true of all."""
-    searches = {folder: read_searches(folder) for folder in dict.fromkeys(r.suite_folder for r in results)}
+    tunings = {folder: read_tunings(folder) for folder in dict.fromkeys(r.suite_folder for r in results)}
     trials: dict[tuple[str, ...], int] = {}
     for r in results:
         key = (r.entry.scenario, r.entry.variant, r.entry.method)
-        search = searches[r.suite_folder].get(key)
-        trials[str(r.suite_folder), r.suite, *key] = search.trials if search else 0
+        tuned = tunings[r.suite_folder].get(key)
+        trials[str(r.suite_folder), r.suite, *key] = tuned.trials if tuned else 0
     sentences: dict[tuple[int, int], list[tuple[str, ...]]] = {}
     for name, n in _equal(trials):
         sentences.setdefault((n, len(name)), []).append(name[1:])
@@ -203,7 +174,7 @@ def how_tuned(results: Sequence[Result]) -> list[str]:
     places = {(r.suite_folder, *(r.entry.scenario, r.entry.variant)): r.suite for r in results}
     lost = [
         (places[folder, *key[:2]], *key)
-        for folder in searches
+        for folder in tunings
         for key in unstable(folder)
         if (folder, *key[:2]) in places
     ]
@@ -249,42 +220,42 @@ def _title(*names: str) -> str:
     return " · ".join(filter(None, names))
 
 
-def _ranked(ones: Sequence[Tuned]) -> list[Tuned]:
+def _ranked(ones: Sequence[Contest]) -> list[Contest]:
     """The best validation score first; those without a winner last."""
-    sign = -1 if higher_is_better(ones[0].search.metric) else 1
-    return sorted(ones, key=lambda one: (one.best is None, sign * (one.best or 0.0)))
+    sign = -1 if higher_is_better(ones[0].tuning.metric) else 1
+    return sorted(ones, key=lambda one: (one.best_score is None, sign * (one.best_score or 0.0)))
 
 
-def _caption(ones: Sequence[Tuned]) -> str:
-    search = ones[0].search
-    rungs = next(filter(None, (one.contest.rungs for one in ones)), ())
+def _caption(ones: Sequence[Contest]) -> str:
+    tuned = ones[0].tuning
+    rungs = next(filter(None, (one.rungs for one in ones)), ())
     halved = f", halved after round{'s' * (len(rungs) > 2)} {' and '.join(map(str, rungs[:-1]))}"
     return (
-        f"{search.metric} on validation examples · {counted(search.trials, 'candidate')}"
+        f"{tuned.metric} on validation examples · {counted(tuned.trials, 'candidate')}"
         + (halved if len(rungs) > 1 else "")
         + (f" of {counted(rungs[-1], 'round')}" if rungs else "")
-        + f" · {counted(len(search.seeds), 'seed')}"
-        + (f" · the best two also on seed {', '.join(map(str, search.confirm))}" if search.confirm else "")
+        + f" · {counted(len(tuned.seeds), 'seed')}"
+        + (f" · the best two also on seed {', '.join(map(str, tuned.confirm))}" if tuned.confirm else "")
     )
 
 
-def _columns(one: Tuned, formats: dict[str, Format]) -> dict[str, Any]:
+def _columns(one: Contest, formats: dict[str, Format]) -> dict[str, Any]:
     """One row; formats gets those of its numbers of trials."""
-    search, k = one.search, one.contest.winner
-    found: dict[str, Any] = {"metric": search.metric, "candidate": k}
-    found |= {key: _value(one, key) for key in search.space}
-    if one.contest.unstable:
-        found[next(iter(search.space))] = UNSTABLE
-    found |= {"validation": one.best, **_stability(one.contest, k)}
+    tuned, k = one.tuning, one.winner
+    found: dict[str, Any] = {"metric": tuned.metric, "candidate": k}
+    found |= {key: _value(one, key) for key in tuned.space}
+    if one.unstable:
+        found[next(iter(tuned.space))] = UNSTABLE
+    found |= {"validation": one.best_score, **_stability(one, k)}
     scores = found.pop("by_seed").values()
-    found["seeds"] = " ".join(number(score, search.metric) for score in scores) if len(scores) > 1 else None
-    found |= {"confirmed": bool(search.confirm)}
-    trials = [n for i in range(12) if (n := 2**i) < search.trials] + [search.trials]
+    found["seeds"] = " ".join(number(score, tuned.metric) for score in scores) if len(scores) > 1 else None
+    found |= {"confirmed": bool(tuned.confirm)}
+    trials = [n for i in range(12) if (n := 2**i) < tuned.trials] + [tuned.trials]
     for n in trials:
         name = f"{n} trial{'s' * (n > 1)}"
         formats[name] = Format(name, "score", "metric")
-        found[name] = one.expected(n)
-    return found | {"sd": float(np.std(list(one.scores.values()), ddof=1)) if len(one.scores) > 1 else None}
+        found[name] = expected(one, n)
+    return found | {"sd": float(np.std(list(one.last_scores.values()), ddof=1)) if len(one.last_scores) > 1 else None}
 
 
 def _stability(contest: Contest, k: int | None) -> dict[str, Any]:
@@ -298,13 +269,13 @@ def _stability(contest: Contest, k: int | None) -> dict[str, Any]:
     }
 
 
-def _value(one: Tuned, key: str) -> str | None:
+def _value(one: Contest, key: str) -> str | None:
     """What the winner was tried with; with a word where that is the lowest or highest value that was tried."""
-    k = one.contest.winner
-    if k is None or one.best is None or not one.search.concerns(key, one.method):
+    k = one.winner
+    if k is None or one.best_score is None or not one.tuning.concerns(key, one.method):
         return None
-    edge = key in one.search.at_edge(k, one.method, one.contest.cells)
-    return f"{one.search.candidates[k][key]}{' (edge)' if edge else ''}"
+    edge = key in one.tuning.at_edge(k, one.method, one.cells)
+    return f"{one.tuning.candidates[k][key]}{' (edge)' if edge else ''}"
 
 
 def shortest(keys: Sequence[str]) -> dict[str, str]:
@@ -321,39 +292,38 @@ def shortest(keys: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _notes(one: Tuned) -> Iterator[str]:
-    contest = one.contest
+def _notes(contest: Contest) -> Iterator[str]:
     if not contest.rungs:
-        yield f"{one.method}: no candidate has begun"
+        yield f"{contest.method}: no candidate has begun"
     elif contest.not_applicable:
-        yield f"{one.method}: not applicable, whatever the candidate"
-    elif missing := len(contest.drawn) - len(one.scores):
+        yield f"{contest.method}: not applicable, whatever the candidate"
+    elif missing := len(contest.drawn) - len(contest.last_scores):
         of_all = counted(len(contest.drawn), "candidate")
-        yield f"{one.method}: {missing} of {of_all} without a score, because not tested yet, failed or diverged"
+        yield f"{contest.method}: {missing} of {of_all} without a score, because not tested yet, failed or diverged"
     if contest.is_confirmed and contest.rungs:
-        yield from _of_confirmation(one)
+        yield from _of_confirmation(contest)
 
 
-def _of_confirmation(one: Tuned) -> Iterator[str]:
+def _of_confirmation(contest: Contest) -> Iterator[str]:
     """Who was compared on all seeds, who was vetoed, and why."""
-    contest, metric = one.contest, one.search.metric
+    metric = contest.tuning.metric
     if contest.unstable:
-        yield f"{one.method}: {UNSTABLE}, and so no result"
-    elif not contest.course.over:
-        yield f"{one.method}: the best candidates are not confirmed yet"
-    for k in contest.course.asked:
-        name, vetoes = _named(one, k), contest.vetoes(k)
+        yield f"{contest.method}: {UNSTABLE}, and so no result"
+    elif not contest.confirmation.over:
+        yield f"{contest.method}: the best candidates are not confirmed yet"
+    for k in contest.confirmation.asked:
+        name, vetoes = _named(contest, k), contest.vetoes(k)
         if vetoes:
             why = "; ".join(f"seed {seed} {why}" for seed, why in vetoes.items())
-            yield f"{one.method}: {name} cannot win: {why}"
+            yield f"{contest.method}: {name} cannot win: {why}"
         elif k != contest.winner and (mean := contest.mean(k)) is not None:
-            yield f"{one.method}: {name} has {number(mean, metric)} in the mean of all seeds"
+            yield f"{contest.method}: {name} has {number(mean, metric)} in the mean of all seeds"
 
 
-def _named(one: Tuned, k: int) -> str:
+def _named(one: Contest, k: int) -> str:
     """A candidate by its values: `lr 0.1608`."""
-    values, titles = one.search.candidates[k], shortest(list(one.search.space))
-    return ", ".join(f"{titles[key]} {value}" for key, value in values.items() if one.search.concerns(key, one.method))
+    values, titles = one.tuning.candidates[k], shortest(list(one.tuning.space))
+    return ", ".join(f"{titles[key]} {value}" for key, value in values.items() if one.tuning.concerns(key, one.method))
 
 
 def undecided(found: Found, paths: Sequence[str | Path], boards: bool = True) -> str:

@@ -18,7 +18,7 @@ from fedbench.report.html.page_data import rounded, thinned
 from fedbench.report.html.page_file import embedded
 from fedbench.report.style import _escape_markdown as escaped
 from fedbench.results import read_manifest
-from fedbench.results.store import folder_of
+from fedbench.results.packed_tables import folder_of
 
 ASSETS = [file for file in files("fedbench.report.html").joinpath("assets").iterdir() if file.is_file()]
 

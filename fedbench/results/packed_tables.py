@@ -45,16 +45,16 @@ def folder_of(suite_folder: Path, id: str) -> Path:
 
 
 @functools.lru_cache(maxsize=64)
-def _store_at(folder: str, *stamp: int) -> Store:
+def _packed_tables_at(folder: str, *stamp: int) -> PackedTables:
     index = read_index(Path(folder))
-    return Store(Path(folder), index.tables if index else {}, index)
+    return PackedTables(Path(folder), index.tables if index else {}, index)
 
 
-def store_of(suite_folder: Path) -> Store:
+def packed_tables(suite_folder: Path) -> PackedTables:
     """The packed tables of a suite's folder, as its index is now. Raises: UserError where that cannot be read."""
     folder = os.path.abspath(suite_folder)
     stamp = stamp_of(suite_folder)
-    return _store_at(folder, *stamp) if stamp else Store(Path(folder), {})
+    return _packed_tables_at(folder, *stamp) if stamp else PackedTables(Path(folder), {})
 
 
 def stamp_of(suite_folder: Path) -> tuple[int, ...]:
@@ -78,7 +78,7 @@ def settled(folder: Path, read: Callable[[], T]) -> T:
     return read()
 
 
-class Store:
+class PackedTables:
     """The packed tables of one suite: read when they are asked for, and believed once they were checked.
 
     What is wrong with a table concerns the cells that it has rows of, and is in `damaged`; everything else is read.
