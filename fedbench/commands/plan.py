@@ -6,11 +6,11 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from fedbench.commands.choices import DEVICE, JOBS, RESULTS, SUITE, TIMEOUT, cells, workers
+from fedbench.commands.choices import DEVICE, FORM, JOBS, RESULTS, SUITE, TIMEOUT, cells, workers
 from fedbench.commands.terminal import say
 from fedbench.errors import UserError
 from fedbench.registry.facts import CachedFacts
@@ -35,13 +35,9 @@ from fedbench.runner.runner import load
 from fedbench.runner.successive_halving import candidates_of, standing
 from fedbench.suite import Suite
 from fedbench.suite.points import repeats
-from fedbench.words import counted, human_bytes, lasting, roughly, three_digits
-
-if TYPE_CHECKING:
-    from rich.console import Console
+from fedbench.words import counted, human_bytes, roughly, three_digits
 
 Row = dict[str, Any]
-STATUS = len("finished")  # letters of a status that are shown on any terminal
 
 
 @click.command()
@@ -52,7 +48,8 @@ STATUS = len("finished")  # letters of a status that are shown on any terminal
 @TIMEOUT
 @DEVICE
 @JOBS
-@click.option("--json", "as_json", is_flag=True, help="Print the cells as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the cells as JSON, with all that is known of each.")
+@FORM
 def plan(
     suite: str,
     results: str,
@@ -61,6 +58,7 @@ def plan(
     device: str,
     jobs: str,
     as_json: bool,
+    form: str,
     plugins: tuple,
     **choices,
 ) -> None:
@@ -73,7 +71,7 @@ def plan(
 
     Exit code: 0, or 1 if a plugin fails; its cells are marked.
     """
-    from fedbench.commands.output import Spinner, warn_of_lost
+    from fedbench.commands.output import Spinner, put, warn_of_lost
 
     options = Options(results=results, device=device, jobs=workers(jobs), timeout=timeout)
     with Spinner(f"Planning {suite}") as spinner:
@@ -97,7 +95,10 @@ def plan(
             }
         click.echo(json.dumps(shown, indent=1))
     else:
-        _show(loaded.name, rows, time, [repeats(points)])
+        from fedbench.report.views import lists
+
+        sentences = [_sums(loaded.name, rows), _duration(time) if time else "", *lists.notes_of(rows), repeats(points)]
+        put(lists.plan(loaded.name, rows, filter(None, sentences)), form)
     for warning in warnings:
         say(f"Warning: {warning}", err=True)
     lost = warn_of_lost(registry)
@@ -231,84 +232,8 @@ def _sum(shared: Sequence[tuple[Row, float]]) -> Row:
     return row | {"failed": True} if any("failed" in part for part in parts) else row
 
 
-def _show(suite: str, rows: list[dict], time: Estimate | None, notes: list[str]) -> None:
-    """A line a cell under its scenario, what all of them come to, and what needs a word."""
-    from fedbench.commands.output import Screen
-
-    console = Screen()
-    _table(console, rows, timed=time is not None)
-    _sums(console, suite, rows)
-    if time:
-        _duration(console, time)
-    _notes(console, rows)
-    for note in filter(None, notes):
-        console.print(note, style="dim")
-
-
-def _table(console: Console, rows: list[dict], timed: bool) -> None:
-    from rich.text import Text
-
-    many = len({seed for row in rows for *_, seed in row["names"] if seed is not None}) > 1
-    simulated = any("simulated_seconds" in row for row in rows)
-    time = [*(["simulated"] if simulated else []), *(["time"] if timed else [])]
-    heads = ["method", *(["seed"] if many else []), "examples", "TFLOPs", "down", "up", *time, "status"]
-    table = [heads, *(_cells_of(row, many, timed, simulated) for row in rows)]
-    if console.is_terminal:  # a file or another program gets all of it
-        table = _narrowed(table, console.width)
-    widths = _widths(table)
-
-    def line(texts: list[str]) -> str:
-        numbers = [f"{text:>{width}}" for text, width in zip(texts, widths, strict=True)][1:-1]
-        return "  ".join(["", texts[0].ljust(widths[0]), *numbers, texts[-1]])
-
-    lines, above = [Text(line(table[0]), style="bold")], None
-    for row, texts in zip(rows, table[1:], strict=True):
-        scenario, _, variant, _ = row["names"][0]
-        stage = f" · tuning, to round {', '.join(map(str, row['rungs']))}" if "rungs" in row else ""
-        stage += f", and {counted(row['confirm'], 'run')} to confirm" if "confirm" in row else ""
-        heading = f"{scenario}{f' [{variant}]' if variant else ''} · {counted(row['rounds'], 'round')}{stage}"
-        if heading != above:
-            lines.append(Text(heading, style="bold"))
-            above = heading
-        lines.append(Text(line(texts), style="" if "flops" in row else "dim"))
-    console.print(*lines, sep="\n", soft_wrap=True)
-
-
-def _widths(table: list[list[str]]) -> list[int]:
-    return [max(map(len, column)) for column in zip(*table, strict=True)]
-
-
-def _narrowed(table: list[list[str]], width: int) -> list[list[str]]:
-    """The table without amounts that a narrow terminal has no room for, which the sums have below, and of each status
-    what then fits."""
-
-    def room() -> int:
-        return width - 2 - sum(2 + each for each in _widths(table)[:-1])
-
-    for name in ("up", "down", "examples", "TFLOPs"):
-        if room() >= min(_widths(table)[-1], STATUS):
-            break
-        at = table[0].index(name)
-        table = [[*texts[:at], *texts[at + 1 :]] for texts in table]
-    most = max(room(), STATUS)
-    return [[*texts[:-1], last if len(last := texts[-1]) <= most else f"{last[: most - 1]}…"] for texts in table]
-
-
-def _cells_of(row: dict, with_seed: bool, timed: bool, simulated: bool) -> list[str]:
-    """A row's names and amounts, as they are printed."""
-    (_, method, _, seed), *others = row["names"]
-    names = [f"{method} (+{len(others)})" if others else method, *(["" if seed is None else str(seed)] * with_seed)]
-    time = [lasting(row["simulated_seconds"]) if "simulated_seconds" in row else "-"] if simulated else []
-    time += [roughly(row["seconds"]) if row.get("seconds") is not None else "-"] if timed else []
-    if "flops" not in row:
-        status = "n/a" if "not_applicable" in row else "failed" if "failed" in row else "?"
-        return [*names, *"----", *time, status]
-    status = f"{row['status']}, {row['unpriced']} ?" if "unpriced" in row else str(row["status"])
-    moved = [human_bytes(row["bytes_down"]), human_bytes(row["bytes_up"])]
-    return [*names, f"{row['images']:,}", three_digits(row["flops"] / 1e12), *moved, *time, status]
-
-
-def _sums(console: Console, suite: str, rows: list[dict]) -> None:
+def _sums(suite: str, rows: list[dict]) -> str:
+    """What all cells come to."""
     examples, flops, down, up = (
         sum(row.get(key, 0) for row in rows) for key in ("images", "flops", "bytes_down", "bytes_up")
     )
@@ -317,50 +242,24 @@ def _sums(console: Console, suite: str, rows: list[dict]) -> None:
     names = sum(len(row["names"]) for row in rows if "ids" not in row)
     reporting = sum("ids" not in row for row in rows)
     cells_and_names = counted(cells, "cell") + (f" under {names} names" if names > reporting else "")
-    console.print(
-        f"\n{suite}: {cells_and_names}; in all {examples:,} training examples, {three_digits(flops / 1e12)} TFLOPs, "
+    marks = " or ".join(sorted({"failed" if "failed" in row else "?" for row in rows if "unknown" in row}))
+    return (
+        f"{suite}: {cells_and_names}; in all {examples:,} training examples, {three_digits(flops / 1e12)} TFLOPs, "
         f"{human_bytes(down)} down and {human_bytes(up)} up"
-        + (f", without the {counted(unknown, 'cell')} marked {_marks(rows)}." if unknown else "."),
-        style="bold",
+        + (f", without the {counted(unknown, 'cell')} marked {marks}." if unknown else ".")
     )
 
 
-def _marks(rows: list[dict]) -> str:
-    return " or ".join(sorted({"failed" if "failed" in row else "?" for row in rows if "unknown" in row}))
-
-
-def _duration(console: Console, time: Estimate) -> None:
+def _duration(time: Estimate) -> str:
     """How long the suite takes here, and how that was found out."""
     if time.device == "cuda":
         where = "a GPU" + f" that {time.workers} cells share" * (time.workers > 1)
     else:
         where = counted(time.workers, "core")
     if time.unknown and not time.left:
-        text = f"How long it takes on {where} is not known: no cell of these kinds has run on this machine."
-    elif time.left:
+        return f"How long it takes on {where} is not known: no cell of these kinds has run on this machine."
+    if time.left:
         length = roughly(time.left) + (f" left of {roughly(time.total)}" if time.left < time.total else "")
         without = f", without the {counted(time.unknown, 'cell')} of kinds that have not run" if time.unknown else ""
-        text = f"About {length} on {where}, from past runs on this machine{without}."
-    else:
-        text = f"Already finished; it would take about {roughly(time.total)} on {where}."
-    console.print(text, style="bold")
-
-
-def _notes(console: Console, rows: list[dict]) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    reasons = Table.grid(padding=(0, 2))
-    for key, mark in (("not_applicable", "n/a"), ("unknown", "?"), ("failed", "failed")):
-        given = [row for row in rows if row.get(key) and (key != "unknown" or "failed" not in row)]
-        for reason in sorted({f"{row['names'][0][1]}: {row['unknown' if key == 'failed' else key]}" for row in given}):
-            reasons.add_row(Text(mark, style="dim"), Text(reason, style="dim", overflow="fold"))
-    if reasons.rows:
-        console.print(reasons)
-    if any(len(row["names"]) > 1 for row in rows):
-        console.print("(+1)  another name of the same cell, which runs once", style="dim")
-    console.print("FLOPs are the clients' training; evaluation is not in them.", style="dim")
-    if any("simulated_seconds" in row for row in rows):
-        console.print(
-            "simulated: what all rounds would take on the clients' devices, as the server waits.", style="dim"
-        )
+        return f"About {length} on {where}, from past runs on this machine{without}."
+    return f"Already finished; it would take about {roughly(time.total)} on {where}."

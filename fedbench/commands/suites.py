@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
-from rich.padding import Padding
-from rich.text import Text
 
-from fedbench.commands.choices import FilePath
-from fedbench.commands.output import Screen
+from fedbench.commands.choices import FORM, FilePath
+from fedbench.commands.output import put
 from fedbench.commands.terminal import say
 from fedbench.registry.registry import Registry
-from fedbench.scaffold import copied, put, suite_name
+from fedbench.scaffold import copied, suite_name
+from fedbench.scaffold import put as put_file
 from fedbench.suite.shipped import listed, named, names
-from fedbench.words import command_line, roughly
-
-if TYPE_CHECKING:
-    from fedbench.registry.catalogue import Catalogue
+from fedbench.words import command_line
 
 
 def _names(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
@@ -41,29 +36,23 @@ def suites() -> None:
 
 
 @suites.command("list", short_help="List the suites, and what they are about.")
-def list_() -> None:
+@FORM
+def list_(form: str) -> None:
     """List the shipped suites: their data, and whether they are here; cells, including those of a tuning; and the time
     that all cells take on two cores, if it is known.
 
     \b
     fedbench suites list
+    fedbench suites list --format csv
     """
+    from fedbench.report.views import lists
+
     catalogue, known = Registry().catalogue, listed()
-    widest, console = max(map(len, known)), Screen()
-    console.print(f"{'suite':{widest}}  cells             time  data", style="bold")
-    for name, facts in known.items():
-        tuned = "tuned" if facts["tuned"] else ""
-        time = roughly(facts["seconds"]) if facts["seconds"] else ""
-        data = ", ".join(f"{one} ({_status(one, catalogue)})" for one in facts["data"])
-        console.print(f"{name:{widest}}  {facts['cells']:5}  {tuned:5}  {time:>8}  {data}", soft_wrap=True)
-        console.print(Padding(Text(facts["description"], "dim"), (0, 0, 0, 2)))
-    console.print("time: on two cores, where it is known. `fedbench run NAME` runs one, `fedbench plan NAME` plans it.")
-
-
-def _status(data: str, catalogue: Catalogue) -> str:
-    """Whether a data set is here: `built in`, or the status of its source."""
-    source = catalogue.find("dataset", data).source
-    return source.status(source.place(data)) if source else "built in"
+    here = {}
+    for data in {one for facts in known.values() for one in facts["data"]}:
+        source = catalogue.find("dataset", data).source
+        here[data] = source.status(source.place(data)) if source else "built in"
+    put(lists.suites(known, here), form)
 
 
 @suites.command(short_help="Print a suite.")
@@ -93,5 +82,5 @@ def copy(name: str, file: str | None) -> None:
     target, name = Path(file or source.name), suite_name(Path(file).stem) if file else ""
     if target.is_dir():
         target, name = target / source.name, ""
-    put(copied(source, target, name))
+    put_file(copied(source, target, name))
     say(f"{target}: run it with `{command_line(['fedbench', 'run', str(target)])}`")

@@ -96,6 +96,7 @@ def number(value: float, metric: str, signed: bool = False) -> str:
 UNITS: Mapping[str, Callable[[Any], str]] = {
     "text": str,
     "int": "{:.0f}".format,
+    "count": "{:,.0f}".format,
     "bytes": human_bytes,
     "flops": human_flops,
     "gflops": three_digits,
@@ -114,7 +115,7 @@ UNITS: Mapping[str, Callable[[Any], str]] = {
 }
 
 AS_SHOWN = {"share": "%", "crossed": "bytes", "cell seconds": "seconds", "estimate": "seconds"}  # units of UNITS
-PLAIN = ("text", "int", "decimal", "rank", "p", "yes", "names")  # of UNITS, what is no unit
+PLAIN = ("text", "int", "count", "decimal", "rank", "p", "yes", "names")  # of UNITS, what is no unit
 
 _HIDDEN = Format(part="")
 FORMATS: Mapping[str, Format] = {

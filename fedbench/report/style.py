@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 GAP = 2  # blanks between two columns, one of which is the rule's
 TITLE = 8  # letters of a title that stay on one line, before it is folded
-NAME = 24  # letters of a name that stay on one line, where a terminal is narrow
+NAME = 30  # letters of a name that stay on one line, where a terminal is narrow
 WIDE = 100  # letters of a sentence on one line
 
 
