@@ -48,7 +48,7 @@ sys.setprofile(profile)
 
 def traced(words: tuple[str, ...], cwd: Path) -> dict[str, set[str]]:
     """The files that `fedbench WORDS` passes through, by process, relative to the repository."""
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         (Path(folder) / "sitecustomize.py").write_text(TRACER.format(ours=OURS, folder=folder))
         path = os.pathsep.join([folder, str(TOP), *filter(None, [os.environ.get("PYTHONPATH")])])
         command = [sys.executable, "-m", "fedbench", *words]

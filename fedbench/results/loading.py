@@ -18,7 +18,7 @@ from fedbench.results.content import digest_of_cell
 from fedbench.results.files import ALWAYS
 from fedbench.results.index import CELLS, INDEX, MAKE_SOME, SOME, Entry, visible
 from fedbench.results.manifest import MANIFEST, read_manifest
-from fedbench.results.packed_tables import TRIES, PackedTables, folder_of, packed_tables, stamp_of, suite_folder_of
+from fedbench.results.packed_tables import PackedTables, folder_of, packed_tables, stamp_of, suite_folder_of
 from fedbench.results.result import Result, first_line
 from fedbench.results.suite_tables import SuiteTables
 from fedbench.words import counted, shortened
@@ -178,15 +178,14 @@ def _look_at_suite(folder: Path, cell: str | None = None) -> Found:
 
     A run may pack cells while they are looked for: then its new index is read.
     """
-    for _ in range(TRIES):
+    while True:
         before = stamp_of(folder)
         try:
             found = _seen(folder, cell)
         except UserError as error:
             found = Found([], [first_line(error)])
         if stamp_of(folder) == before:
-            break
-    return found
+            return found
 
 
 def _seen(folder: Path, cell: str | None) -> Found:

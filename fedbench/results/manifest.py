@@ -11,7 +11,7 @@ from fedbench.results.columns import STATUSES
 from fedbench.results.documents import TornFile, read_sealed, write_json
 from fedbench.results.identity import identity_of
 from fedbench.results.index import CELLS
-from fedbench.results.packed_tables import packed_tables, settled, suite_folder_of
+from fedbench.results.packed_tables import packed_tables, suite_folder_of
 from fedbench.results.schema_checks import check_manifest
 
 MANIFEST = "manifest.json"
@@ -34,18 +34,6 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
     Raises: UserError where it cannot be used: its seal, its id or the name of its folder does not fit what it says.
     """
     path = Path(folder) / MANIFEST
-    return settled(suite_folder_of(path.parent), lambda: _read_now(path))
-
-
-def believed_manifest(folder: Path) -> dict[str, Any] | None:
-    """As `read_manifest`, and None where it says nothing that can be believed: a run computes that cell again."""
-    try:
-        return read_manifest(folder)
-    except TornFile:
-        return None
-
-
-def _read_now(path: Path) -> dict[str, Any] | None:
     try:
         manifest = read_sealed(path, ("status", "id", *HASHED), MEND)
     except UserError:
@@ -59,6 +47,14 @@ def _read_now(path: Path) -> dict[str, Any] | None:
     if wrong := _mistaken(manifest, path):
         raise TornFile(f"{path}: {wrong}.\n{MEND}")
     return manifest
+
+
+def believed_manifest(folder: Path) -> dict[str, Any] | None:
+    """As `read_manifest`, and None where it says nothing that can be believed: a run computes that cell again."""
+    try:
+        return read_manifest(folder)
+    except TornFile:
+        return None
 
 
 def _mistaken(manifest: Mapping[str, Any], path: Path) -> str | None:

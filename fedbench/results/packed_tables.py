@@ -6,11 +6,11 @@ import functools
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from fedbench.disk import hash_of_file
 from fedbench.errors import UserError
@@ -22,11 +22,8 @@ from fedbench.results.tables import RESULT_VERSION, arrow_schema, fault_of, read
 if TYPE_CHECKING:
     import pyarrow
 
-T = TypeVar("T")
-
 MEND_TABLE = "Run the suite again, which computes what is lost and keeps the rest, or restore the file from a copy."
 ID = re.compile(r"[0-9a-f]{12}")
-TRIES = 5  # to read a folder that a run is packing
 CELL = "cell"  # the column of every packed table that has the cell's id
 NAMES = ("scenario", "method", "variant", "seed")  # of the cell's first name; for people who open the file
 PLAIN = ("status", "reason", "started", "seconds", "digest")  # parts of a manifest that are columns as they are
@@ -64,18 +61,6 @@ def stamp_of(suite_folder: Path) -> tuple[int, ...]:
     except OSError:
         return ()
     return found.st_mtime_ns, found.st_size, found.st_ino
-
-
-def settled(folder: Path, read: Callable[[], T]) -> T:
-    """What is read of a suite's folder, read again where a run packed cells meanwhile. Raises: UserError as `read`."""
-    for _ in range(TRIES):
-        before = stamp_of(folder)
-        try:
-            return read()
-        except UserError:
-            if stamp_of(folder) == before:
-                raise
-    return read()
 
 
 class PackedTables:

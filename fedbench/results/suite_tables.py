@@ -12,7 +12,7 @@ from fedbench.results.collapse import constant_rounds
 from fedbench.results.columns import COLUMNS
 from fedbench.results.costs import WAITED, Spending, spending, totals
 from fedbench.results.files import ALWAYS, checked_table, empty_table, has_table
-from fedbench.results.packed_tables import CELL, TRIES, PackedTables, packed_schema, packed_tables, spans, without
+from fedbench.results.packed_tables import CELL, PackedTables, packed_schema, spans, without
 from fedbench.results.scores import Tested, by_cell
 
 if TYPE_CHECKING:
@@ -43,11 +43,7 @@ class SuiteTables:
         """Read these tables. What is wrong with those of cells that are not packed is in `faults`, what is wrong with
         packed ones in `packed.damaged`."""
         kinds = tuple(kinds)
-        for _ in range(TRIES):
-            self.packed.check(kinds)
-            if not self.packed.damaged or (now := packed_tables(self.packed.folder)).files == self.packed.files:
-                break
-            self.packed = now
+        self.packed.check(kinds)
         for id in ids:
             if id in self.loose and id not in self.faults:
                 folder, manifest = self.loose[id]
@@ -68,29 +64,13 @@ class SuiteTables:
                 there = has_table(kind, folder, manifest) or f"{kind}.parquet" in ALWAYS
                 self._own[kind, id] = checked_table(kind, folder, manifest) if there else empty_table(kind)
             except UserError as error:
-                if self._packed_meanwhile(id):
-                    return None
                 self.faults[id] = str(error)
         return self._own.get((kind, id))
 
-    def _packed_meanwhile(self, id: str) -> bool:
-        """Whether a run has packed a cell while it was read; its rows are then in the new tables."""
-        now = packed_tables(self.packed.folder)
-        if now is self.packed or id not in now.ids:
-            return False
-        self.packed = now
-        del self.loose[id]
-        return True
-
     def table(self, kind: str, id: str) -> pyarrow.Table:
         """The table of one cell; empty where it has none. Raises: UserError where it is not as it was written."""
-        if id in self.loose:
-            own = self._read(kind, id)
-            if id in self.faults:
-                raise UserError(self.faults[id])
-            if own is not None:
-                return own
-        found = self._current(lambda: self.packed.rows(kind, id))
+        found = self._read(kind, id) if id in self.loose else self.packed.rows(kind, id)
+        self._refuse_faulty(id)
         return empty_table(kind) if found is None else found
 
     def whole(self, kind: str, columns: Sequence[str] | None = None) -> pyarrow.Table:
@@ -103,24 +83,10 @@ class SuiteTables:
             kind: one of `columns.COLUMNS`.
             columns: those that are wanted; None for all.
         """
-        names = list(COLUMNS[kind] if columns is None else columns)
-        own = {id: table for id in [*self.loose] if (table := self._read(kind, id)) is not None and len(table)}
-        return self._current(lambda: self._whole(kind, names, own))
-
-    def _current(self, read: Any) -> Any:
-        """What is read of the packed tables, where a run packs again meanwhile of the new ones."""
-        for _ in range(TRIES):
-            try:
-                return read()
-            except UserError:
-                if (now := packed_tables(self.packed.folder)) is self.packed:
-                    raise
-                self.packed = now
-        return read()
-
-    def _whole(self, kind: str, names: list[str], own: Mapping[str, pyarrow.Table]) -> pyarrow.Table:
         import pyarrow as pa
 
+        names = list(COLUMNS[kind] if columns is None else columns)
+        own = {id: table for id in self.loose if (table := self._read(kind, id)) is not None and len(table)}
         parts = [_encoded(_with_id(table.select(names), id)) for id, table in own.items()]
         if kind in self.packed.files and kind not in self.packed.damaged:
             packed = self.packed.read(kind, names)
