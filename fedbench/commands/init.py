@@ -10,10 +10,10 @@ import click
 
 from fedbench.commands.choices import FilePath
 from fedbench.commands.terminal import say
-from fedbench.data.texts import FORMATS
+from fedbench.data.tables import FORMATS
 from fedbench.errors import UserError
 from fedbench.scaffold import filled, kinds, put, shipped_schema, study, suite_name, with_schema
-from fedbench.scaffold.own_data import OwnData, dealing, images_in, texts_in
+from fedbench.scaffold.own_data import OwnData, TableColumns, dealing, images_in, texts_in
 from fedbench.words import command_line, counted, on_a_line, quoted, shortened, suggestion
 
 MOST_DOMAINS = 12  # whose clients are listed
@@ -39,12 +39,16 @@ WORDS = {
     "--kind", default="allocation", metavar="KIND", help="The kind of your idea: allocation, method, metric, ..."
 )
 @click.option(
-    "--images", metavar="DIR", type=FilePath(), help="Write a suite for your images, with a folder for each class."
+    "--images",
+    metavar="DIR|TABLE",
+    type=FilePath(),
+    help="Write a suite for your images: a folder with one for each class, or a table with their paths.",
 )
 @click.option("--texts", metavar="FILE", type=FilePath(), help="Write a suite for a CSV, TSV, JSONL or Parquet file.")
 @click.option(
     "--text", metavar="COLUMN", multiple=True, help="The column with the texts; twice for pairs.  [default: text]"
 )
+@click.option("--path", metavar="COLUMN", help="The column with the paths of images.  [default: path]")
 @click.option("--label", metavar="COLUMN", help="The column with the classes.  [default: label]")
 @click.option("--domain", metavar="COLUMN", help="The column with the domains.  [default: domain, if there is one]")
 @click.option("--clients", metavar="N", type=click.IntRange(min=1), help="How many clients the data are dealt to.")
@@ -54,6 +58,7 @@ def init(
     images: str | None,
     texts: str | None,
     text: tuple[str, ...],
+    path: str | None,
     label: str | None,
     domain: str | None,
     clients: int | None,
@@ -75,19 +80,28 @@ def init(
     fedbench run pictures_study/suite.yaml
 
     \b
+    fedbench init --images scans.csv --label diagnosis --domain hospital
+    fedbench run scans_study/suite.yaml
+
+    \b
     fedbench init --texts reviews.csv --label stars
     fedbench run reviews_study/suite.yaml
     """
-    if texts is None and (text or label or domain):
-        raise UserError("--text, --label and --domain are columns of --texts FILE")
+    if texts is None and text:
+        raise UserError("--text is a column of --texts FILE")
+    if images is None and path:
+        raise UserError("--path is a column of --images TABLE")
+    if texts is None and images is None and (label or domain):
+        raise UserError("--label and --domain are columns of --texts FILE or --images TABLE")
     if images is not None and texts is not None:
         raise UserError("give --images DIR or --texts FILE; a suite has one data set")
     if len(text) > 2:
         raise UserError("--text: a column of texts, or two of pairs")
     if images is not None:
-        _on_own(images_in(Path(images)), Path(images), folder, clients)
+        given = TableColumns((path,) if path else (), label, domain) if path or label or domain else None
+        _on_own(images_in(Path(images), given), Path(images), folder, clients)
     elif texts is not None:
-        _on_own(texts_in(Path(texts), text or ("text",), label or "label", domain), Path(texts), folder, clients)
+        _on_own(texts_in(Path(texts), TableColumns(text, label, domain)), Path(texts), folder, clients)
     else:
         _own_idea(folder, kind, clients)
 
@@ -98,7 +112,10 @@ def _own_idea(folder: str | None, kind: str, clients: int | None) -> None:
     if clients is not None:
         raise UserError("--clients is for --images DIR and --texts FILE")
     if Path(folder).suffix.lower() in FORMATS:
-        raise UserError(f"{folder} is called as a table is: --texts {quoted(folder)} writes a suite on its texts")
+        raise UserError(
+            f"{folder} is called as a table is: --texts {quoted(folder)} writes a suite on its texts, and --images on "
+            "the images that it names"
+        )
     if kind not in kinds():
         raise UserError(f"--kind: there is no {kind!r}{suggestion(kind, kinds(), 'kinds are')}")
     put(study(kind, _name_of(folder)), Path(folder))

@@ -215,6 +215,8 @@ def _fault_of_labels(half: Images | Texts, dataset: Dataset, split: str) -> str:
             return f"{split}.{part} must be int64 ({n},), not {of_what(values)}"
         if values.min() < 0 or values.max() >= len(names):
             return f"{split}.{part} must lie between 0 and {len(names) - 1}"
+    if (group := half.group) is not None and (group.shape != (n,) or group.dtype != np.int64 or group.min() < 0):
+        return f"{split}.group must be int64 ({n},), 0 or more, not {of_what(group)}"
     return ""
 
 

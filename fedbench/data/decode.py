@@ -7,11 +7,13 @@ import io
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, get_args
 
 from fedbench.data.cache import NewArray, cached
 from fedbench.data.image_files import Folder, ImageStore, UnreadableFile, in_threads
+from fedbench.data.names import codes
 from fedbench.disk import hash_of_bytes, hash_of_json
 from fedbench.errors import UserError
 from fedbench.machine import package_version
@@ -55,6 +57,7 @@ def image_dataset(
     resize: str = "antialiased",
     otherwise: str = "",
     notes: Sequence[str] = (),
+    groups: Mapping[str, str] | None = None,
 ) -> Dataset:
     """The data set of the images in `train` and `test`, decoded to (3, H, H) on the first load: to uint8, see
     `pixels`, or with `resize: reference` to float32, see `unclamped`.
@@ -67,6 +70,7 @@ def image_dataset(
         root: the folder of the files, or another store of encoded images.
         otherwise: what helps a class without a readable image, other than a fix of one.
         notes: of the data set.
+        groups: the group of each training image by its path, where some belong together.
 
     Raises: UserError for an unknown option value; from `load`, unless they are skipped, for all images that cannot be
     opened or decoded, in one message, or for the classes that lost all their images in a domain to `skip`.
@@ -86,6 +90,7 @@ def image_dataset(
     facts += ["deep, positive"] * any(
         path.lower().endswith((".tif", ".tiff")) for path in paths
     )  # once decoded otherwise
+    facts += [{"groups": [groups[sample.path] for sample in train]}] if groups else []
     fingerprint = hash_of_json(facts)
     build = functools.partial(_decoded, store, train, test, image_size, kind, interpolation, hashes)
 
@@ -94,11 +99,25 @@ def image_dataset(
         if splits.skipped:
             halves = {"training": (train, splits.train), "test": (test, splits.test)}
             _judge_skipped(store, splits, halves, unreadable, domains, classes, otherwise)
-        return splits
+        if groups is None:
+            return splits
+        own = codes(groups[path] for path in _read(train, splits))
+        return replace(splits, train=replace(splits.train, group=own))
+
+    def files() -> tuple[list[str], list[str]]:
+        splits = load()
+        of_train, of_test = ([store.place(path) for path in _read(half, splits)] for half in (train, test))
+        return of_train, of_test
 
     size = (len(train) + len(test)) * 3 * image_size**2 * (4 if kind == "float32" else 1)
     why = functools.partial(_complaint, store)
-    return Dataset(tuple(domains), tuple(classes), fingerprint, load, size, why, notes=tuple(notes))
+    return Dataset(tuple(domains), tuple(classes), fingerprint, load, size, why, notes=tuple(notes), files=files)
+
+
+def _read(samples: Sequence[Sample], splits: Splits) -> list[str]:
+    """The paths of those that were not skipped."""
+    skipped = set(splits.skipped)
+    return [sample.path for sample in samples if sample.path not in skipped]
 
 
 def _decoded(

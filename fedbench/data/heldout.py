@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from fedbench.data.splitting import whole_groups
 from fedbench.errors import UserError
 from fedbench.seeding import numpy_generator
 from fedbench.types import Client, Clients, Images, Texts
@@ -70,10 +71,13 @@ def without_validation(
 
     A client of n images holds round(fraction n) of them out, of each class of each domain as large a part as of all,
     and trains on one at least, and on the lone training image of a class in a domain, which else nobody would learn.
-    The draw knows of nobody but the client. Raises UserError where nobody has any.
+    The draw knows of nobody but the client. Of images in groups it holds whole groups out, of all clients that have
+    images of one, and so comes near that number. Raises UserError where nobody has any.
     """
     if fraction is None:
         return clients, None
+    if images.group is not None:
+        return _without_groups(images, images.group, clients, fraction, seed)
     lone = _lone(images)
     m = np.minimum(np.rint(fraction * clients.sizes).astype(np.int64), clients.sizes - 1)  # to even, as `round`
     if lone.any():
@@ -91,6 +95,27 @@ def without_validation(
     kept = clients.indices[~gone[clients.indices]]
     m = np.maximum(m, 0)
     return Clients(clients.domains, clients.sizes - m, kept), Clients(clients.domains, m, out)
+
+
+def _without_groups(
+    images: Images | Texts, group: np.ndarray, clients: Clients, fraction: float, seed: int
+) -> tuple[Clients, Clients]:
+    """The same for images in groups, whichever clients have them. group: (n,) the group of each image."""
+    own, owner = clients.indices, np.repeat(np.arange(len(clients)), clients.sizes)
+    kinds = images.domain * (images.y.max(initial=0) + 1) + images.y
+    order = numpy_generator(seed, use="validation groups").permutation(int(group.max(initial=-1)) + 1)
+    held = whole_groups(group[own], order.tolist(), owner, np.rint(fraction * clients.sizes), [owner, kinds[own]])
+    if not held.any():
+        raise UserError(
+            f"evaluation.validation: {fraction:g} of a client's training examples holds no whole group; hold out a "
+            "larger part, or deal them to fewer clients"
+        )
+    m = np.bincount(owner[held], minlength=len(clients))
+    out = [np.sort(part) for part in np.split(own[held], np.cumsum(m)[:-1])]
+    return (
+        Clients(clients.domains, clients.sizes - m, own[~held]),
+        Clients(clients.domains, m, np.concatenate(out)),
+    )
 
 
 def _lone(images: Images | Texts) -> np.ndarray:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from fedbench import machine
-from fedbench.disk import cache_dir, hash_of_bytes, keep, kept
+from fedbench.disk import as_written, cache_dir, hash_of_bytes, keep, kept
 from fedbench.errors import UserError
 
 SUFFIXES = {".jpg", ".jpeg", ".png", ".bmp", ".webp", ".gif", ".tif", ".tiff"}  # of the images that a tree is read for
@@ -67,6 +67,37 @@ class Folder:
 
     def place(self, path: str) -> str:
         return str(self.root / path)
+
+
+def as_on_disk(root: Path, paths: Sequence[str], place: Callable[[int], str], what: str) -> list[str]:
+    """Paths below root as the file system spells them. Whether they can be read is not looked at here: a link that
+    leads nowhere is there.
+
+    Args:
+        root: The folder.
+        paths: Those to look up.
+        place: Where a path is named, by its position, for messages.
+        what: What names them.
+
+    Raises:
+        UserError: With the first that is not there, and how many are not.
+    """
+
+    def look_up(i: int) -> str:
+        if os.path.lexists(root / paths[i]):
+            return paths[i]
+        written = as_written(root / paths[i])
+        return written.relative_to(root).as_posix() if os.path.lexists(written) else ""
+
+    there = in_threads(look_up, len(paths), f"looking up {what}")
+    if not all(there):
+        first = there.index("")
+        slashes = "; write / in place of \\" if "\\" in paths[first] else ""
+        raise UserError(
+            f"{place(first)}: {root / paths[first]} is not there "
+            f"({there.count(''):,} of {len(paths):,} images of this {what} are missing){slashes}"
+        )
+    return there
 
 
 def content_hashes(root: Path, paths: Sequence[str]) -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,8 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fedbench.data.decode import Sample, image_dataset
-from fedbench.data.image_files import UnreadableFile, content, in_threads
-from fedbench.disk import as_written
+from fedbench.data.image_files import UnreadableFile, as_on_disk, content
 from fedbench.errors import UserError
 from fedbench.types import Dataset
 from fedbench.words import counted
@@ -86,6 +84,43 @@ class ListConsistency:
             raise UserError(f"{here}: {name!r} has the label {label} here and {known_label} at {there}")
 
 
+class ListedImage(NamedTuple):
+    """An image that a list names: where, its path on disk below the folder of images, its label and its domain."""
+
+    place: ListPlace
+    path: str
+    label: int
+    domain: str
+
+
+def listed_images(
+    images: Path, file: Path, said: ListConsistency, domain: str | None = None, lines: Sequence[Listed] | None = None
+) -> list[ListedImage]:
+    """The images that a list names, whose paths end in <domain>/<class>/<file>.
+
+    Args:
+        images: The folder that holds <domain>/<class>/<file>.
+        file: The list.
+        said: What other lists have said. It is added to.
+        domain: The only domain that the list may have; None: any.
+        lines: Those to take; None: all.
+
+    Raises:
+        UserError: With file and line for a path of another form, an image that is listed twice, a label of two folders,
+            a folder of two labels, and an image that is not there.
+    """
+    lines = read_list(file) if lines is None else lines
+    paths = [_below(file, line, domain) for line in lines]
+    places = [ListPlace(file, line.number) for line in lines]
+    for place, line, path in zip(places, lines, paths, strict=True):
+        said.add(place, path, line.label)
+    there = as_on_disk(images, paths, lambda i: str(places[i]), "list")
+    return [
+        ListedImage(place, on_disk, line.label, path.split("/")[0])
+        for place, on_disk, line, path in zip(places, there, lines, paths, strict=True)
+    ]
+
+
 @dataclass(frozen=True)
 class Lists:
     """The lists of a data set.
@@ -124,11 +159,10 @@ class Lists:
             lines = [line for line in read_list(file) if self._wanted(file, line)]
             if not lines:
                 raise UserError(f"{file} names no image of the first {self.classes} classes")
-            paths = [_below(file, line, domain) for line in lines]
-            for line, path in zip(lines, paths, strict=True):
-                said.add(ListPlace(file, line.number), path, line.label)
-            paths = self._on_disk(file, lines, paths)
-            samples += [Sample(path, line.label, index) for line, path in zip(lines, paths, strict=True)]
+            samples += [
+                Sample(image.path, image.label, index)
+                for image in listed_images(self.images, file, said, domain, lines)
+            ]
         return samples
 
     def _wanted(self, file: Path, line: Listed) -> bool:
@@ -140,29 +174,11 @@ class Lists:
             f"{file}:{line.number}: label {line.label}, but the labels of {counted(self.classes, 'class')} begin with 0"
         )
 
-    def _on_disk(self, file: Path, lines: Sequence[Listed], paths: Sequence[str]) -> list[str]:
-        """The paths as the file system spells them. Whether they can be read is not looked at here: a link that leads
-        nowhere is there."""
 
-        def look_up(i: int) -> str:
-            if os.path.lexists(self.images / paths[i]):
-                return paths[i]
-            written = as_written(self.images / paths[i])
-            return written.relative_to(self.images).as_posix() if os.path.lexists(written) else ""
-
-        there = in_threads(look_up, len(paths), f"looking up {file.name}")
-        if not all(there):
-            first = there.index("")
-            raise UserError(
-                f"{file}:{lines[first].number}: {self.images / paths[first]} is not there "
-                f"({there.count(''):,} of {len(paths):,} images of this list are missing)"
-            )
-        return there
-
-
-def _below(file: Path, line: Listed, domain: str) -> str:
+def _below(file: Path, line: Listed, domain: str | None) -> str:
     """The path from the domain's folder on; whatever stands before it is the list maker's own."""
     parts = line.path.split("/")
-    if len(parts) < 3 or parts[-3] != domain or {"", ".", ".."} & set(parts[-2:]):
-        raise UserError(f"{file}:{line.number}: expected {domain}/<class>/<file>, not {line.path!r}")
+    wrong = len(parts) < 3 or domain not in (None, parts[-3])
+    if wrong or {"", ".", ".."} & set(parts[-2:] if domain else parts[-3:]):
+        raise UserError(f"{file}:{line.number}: expected {domain or '<domain>'}/<class>/<file>, not {line.path!r}")
     return "/".join(parts[-3:])

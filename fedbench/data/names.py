@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Hashable, Iterable
+from typing import TYPE_CHECKING, Any
 
 from fedbench.words import composed, shortened
+
+if TYPE_CHECKING:
+    import numpy as np
 
 LEFT_BEHIND = {"__MACOSX", "@eaDir", "lost+found", "$RECYCLE.BIN", "System Volume Information"}
 TRAIN, TEST = "train", "test"
@@ -31,6 +34,14 @@ def splits_among(names: Iterable[str]) -> dict[str, str]:
         named[split] = name
     test = named.get(TEST, named.get("validation"))
     return {TRAIN: named[TRAIN], TEST: test} if TRAIN in named and test else {}
+
+
+def codes(values: Iterable[Hashable]) -> np.ndarray:
+    """(n,) int64: numbers from 0 for values, in the order in which they are first met."""
+    import numpy as np
+
+    known: dict[Hashable, int] = {}
+    return np.array([known.setdefault(value, len(known)) for value in values], dtype=np.int64)
 
 
 class Names:

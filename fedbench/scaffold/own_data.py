@@ -1,4 +1,4 @@
-"""Data of one's own: what lies in a folder of images or in tables of texts, and how it is dealt to clients."""
+"""Data of one's own: what lies in a folder of images or in tables, and how it is dealt to clients."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ import numpy as np
 from fedbench.data.checked import doubts, fault_of_data, loaded, refusal
 from fedbench.data.decode import unreadable_message
 from fedbench.data.image_files import SUFFIXES, TABLES
+from fedbench.data.labelled import OPTIONAL
 from fedbench.data.names import is_passed_over
-from fedbench.data.texts import columns_of, tables_at
+from fedbench.data.tables import FORMATS, columns_of, tables_at
 from fedbench.errors import UserError
 from fedbench.registry.registry import Registry
 from fedbench.suite import reference
@@ -60,38 +61,65 @@ class OwnData:
         return f"{domains}, {len(self.classes)} classes ({shortened(self.classes)}), {examples}"
 
 
-# Texts
+# Tables
 
 
-def texts_in(place: Path, text: Sequence[str], label: str, domain: str | None) -> OwnData:
-    """What a table or a folder of tables holds, all of it read.
+@dataclass(frozen=True)
+class TableColumns:
+    """The columns of a table as the command line names them, empty or None where it does not.
 
-    Args:
-        place: Of the table, or of the folder.
-        text: The column of texts, or the two of pairs.
-        label: The column of classes.
-        domain: That of domains; None for the column `domain`, where there is one.
-
-    Raises:
-        UserError: Where the table cannot be used, as the data set `text_table` says it.
+    Attributes:
+        content: Of texts, or the two of pairs; or the one of paths.
+        label: Of classes.
+        domain: Of domains.
     """
+
+    content: Sequence[str] = ()
+    label: str | None = None
+    domain: str | None = None
+
+
+def texts_in(place: Path, given: TableColumns) -> OwnData:
+    """Read a table or a folder of tables of texts. Raises UserError where `text_table` cannot use it."""
     if not place.exists():
         raise UserError(f"--texts {place}: there is no such file or folder")
+    return _table_in(place, "--texts", "text", given)
+
+
+def _table_in(place: Path, option: str, content: str, given: TableColumns) -> OwnData:
+    """What a table holds, all of it read.
+
+    Args:
+        place: Of the table, or of a folder of tables.
+        option: That of the command line which names it.
+        content: What the data set calls the column of texts or of paths.
+        given: The columns.
+    """
+    contents, label = list(given.content) or [content], given.label or "label"
     there = columns_of(table := tables_at(place)[0])
-    for option, columns in {"text": text, "label": [label], "domain": [domain] if domain else []}.items():
+    wanted = {content: contents, "label": [label], "domain": [given.domain] if given.domain else []}
+    for name, columns in wanted.items():
         if missing := [column for column in columns if column not in there]:
             has = suggestion(missing[0], there, "it has")
-            raise UserError(f"{table}: no column {missing[0]!r}{has}; say --{option} COLUMN")
-    domain = domain or ("domain" if "domain" in there else None)
-    named = {"text": text[0] if len(text) == 1 else list(text), "label": label, "domain": domain}
-    named |= {"split": "split" if "split" in there else None}
-    said = {option: columns for option, columns in named.items() if columns is not None}
-    settings: dict[str, Any] = {"name": "text_table", "root": str(place), **said}
-    dataset, splits, wrong = _read(settings, "--texts")
+            other = _other_table(content, there)
+            raise UserError(f"{table}: no column {missing[0]!r}{has}; {other or f'say --{name} COLUMN'}")
+    named: dict[str, Any] = {content: contents[0] if len(contents) == 1 else contents, "label": label}
+    taken = {name: name for name in OPTIONAL if name in there and name not in (*contents, label)}
+    said = named | taken | ({"domain": given.domain} if given.domain else {})
+    noun = "text" if content == "text" else "image"
+    settings: dict[str, Any] = {"name": f"{noun}_table", "root": str(place), **said}
+    dataset, splits, wrong = _read(settings, option)
     how = ", as the column split has them" if "split" in said else ""
-    remarks = [f"{len(splits.train):,} training and {len(splits.test):,} test texts{how}", *dataset.notes, *wrong]
-    settings |= {"max_length": LONGEST}
-    return OwnData("text", dataset.classes, _counts(dataset, splits), domain is None, settings, remarks)
+    remarks = [f"{len(splits.train):,} training and {len(splits.test):,} test {noun}s{how}", *dataset.notes, *wrong]
+    settings |= {"max_length": LONGEST} if noun == "text" else {"image_size": SIDE, "normalize": "backbone"}
+    return OwnData(noun, dataset.classes, _counts(dataset, splits), "domain" not in said, settings, remarks)
+
+
+def _other_table(content: str, there: Sequence[str]) -> str:
+    """What a table that lacks its contents seems to be instead."""
+    if content == "path" and "text" in there:
+        return FOR_TEXTS
+    return "for images there is --images TABLE" if content == "text" and "path" in there else ""
 
 
 def _read(settings: Mapping[str, Any], option: str) -> tuple[Dataset, Splits, list[str]]:
@@ -120,8 +148,13 @@ def _counts(dataset: Dataset, splits: Splits) -> dict[str, int]:
 # Images
 
 
-def images_in(folder: Path) -> OwnData:
-    """What a folder of images holds, all of it read. Raises UserError for another layout, as `image_folder` does."""
+def images_in(folder: Path, given: TableColumns | None = None) -> OwnData:
+    """What a folder of images holds, or a table of them, all of it read. Raises UserError for another layout, as
+    `image_folder` and `image_table` do."""
+    if folder.is_file() and folder.suffix.lower() in FORMATS:
+        return _table_in(folder, "--images", "path", given or TableColumns())
+    if given:
+        raise UserError("--path, --label and --domain are columns of --images TABLE; here images lie in a folder")
     if not folder.is_dir():
         raise UserError(_no_folder(folder))
     classes = [name for name in _folders(folder) if _images(folder / name)]
@@ -153,7 +186,7 @@ def _no_folder(path: Path) -> str:
     if not path.exists():
         return f"--images {path}: there is no such folder"
     if path.suffix.lower() in TABLES:
-        return f"--images {path} is a table, and images lie in a folder for each class; {FOR_TEXTS}"
+        return f"--images {path} is no table that is read: its name must end in {', '.join(FORMATS)}"
     return f"--images {path} is a file; images lie in a folder for each class: {LAYOUT}"
 
 

@@ -22,11 +22,14 @@ class Images:
         x: (n, 3, H, W) uint8, or float32 in and near [0, 1], where 1 is what 255 is in uint8; possibly a memory map.
         y: (n,) int64, the classes.
         domain: (n,) int64, indices into `Dataset.domains`.
+        group: (n,) int64: training images with the same number belong together, as those of one patient do. Validation
+            data have all of a group or none. None: no images belong together.
     """
 
     x: np.ndarray
     y: np.ndarray
     domain: np.ndarray
+    group: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.y)
@@ -51,6 +54,7 @@ class Texts:
         completion: Of the task `next_token`: n strings, each what follows the prompt in `text`, with the space between
             them. None: `text` holds whole texts, all of whose tokens count.
         choices: Of completions, n lists of other completions, among which `choice_accuracy` looks for the right one.
+        group: As of `Images`.
     """
 
     text: Sequence[str] | Sequence[tuple[str, str]]
@@ -59,6 +63,7 @@ class Texts:
     length: int = 0
     completion: Sequence[str] | None = None
     choices: Sequence[Sequence[str]] | None = None
+    group: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.y)
@@ -68,6 +73,7 @@ class Texts:
         own = indices.tolist()
         lists = {"text": self.text, "completion": self.completion, "choices": self.choices}
         kept: dict[str, Any] = {name: [values[i] for i in own] for name, values in lists.items() if values is not None}
+        kept |= {"group": self.group[indices]} if self.group is not None else {}
         return replace(self, y=self.y[indices], domain=self.domain[indices], **kept)
 
     @classmethod
@@ -117,6 +123,7 @@ class Dataset:
         notes: What else a user should know about the files, a sentence each.
         texts: Whether it holds texts and not images, so that it takes a backbone of texts.
         task: What is learnt: `classification`, or `next_token` of texts.
+        files: Returns the places of the training and of the test images that `load` gives, where they are files.
     """
 
     domains: tuple[str, ...]
@@ -129,6 +136,7 @@ class Dataset:
     notes: tuple[str, ...] = ()
     texts: bool = False
     task: str = CLASSIFICATION
+    files: Callable[[], tuple[Sequence[str], Sequence[str]]] | None = None
 
     @property
     def outlined(self) -> Dataset:

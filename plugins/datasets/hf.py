@@ -19,7 +19,8 @@ from fedbench import hookimpl
 from fedbench.data.decode import Interpolation, OnUnreadable, Sample, image_dataset
 from fedbench.data.image_files import UnreadableFile, content, in_threads, scanned
 from fedbench.data.names import Names
-from fedbench.data.texts import Example, cell, rows_of, text_dataset
+from fedbench.data.tables import cell, rows_of
+from fedbench.data.texts import Example, text_dataset
 from fedbench.disk import hash_of_bytes, remembered
 from fedbench.errors import UserError
 from fedbench.options import Length, PathText, Text, judged

@@ -8,6 +8,7 @@ from typing import Annotated
 from fedbench import hookimpl
 from fedbench.data import root_of
 from fedbench.data.decode import Interpolation, OnUnreadable, Resize, Root, Sample, check_options, image_dataset
+from fedbench.data.splitting import groups_by_name, notes_on_groups, tests_by_group
 from fedbench.errors import UserError
 from fedbench.options import Length, Natural, Range, Text, judged
 from fedbench.seeding import seed_of
@@ -18,6 +19,7 @@ from .image_tree import Tree
 OTHERWISE = (
     "give another `split_seed` or `test_fraction`, or leave the class or the domain out by `classes` or `domains`"
 )
+GroupPattern = Annotated[str, Text("a regular expression on file names")]
 Folders = Annotated[list[Annotated[str, Text("a folder's name")]], Length(1, distinct=True)]
 
 
@@ -32,6 +34,7 @@ def make(
     interpolation: Interpolation = "bicubic",
     resize: Resize = "antialiased",
     classes: Folders | None = None,
+    group: GroupPattern | None = None,
 ) -> Dataset:
     """Your own images in root/domain/class, split into training and test within each domain and class.
 
@@ -46,6 +49,8 @@ def make(
         interpolation: how to resize.
         resize: `antialiased`, to uint8, upright by EXIF; or `reference`, as FedRA's released code does: floats without
             antialiasing and clamping, EXIF ignored, four times the cache.
+        group: a regular expression. Images in whose names it finds the same, such as `^patient[0-9]+`, or the same in
+            its first parenthesis, are in the same split, also where validation images are drawn.
 
     Raises: UserError with all that is wrong with the tree: where it has another layout, or nothing to test with.
     """
@@ -54,17 +59,23 @@ def make(
     tree = Tree(folder, domains, classes)
     if tree.faults:
         raise UserError(tree.message(unreadable))
-    train: list[Sample] = []
-    test: list[Sample] = []
+    samples: list[Sample] = []
+    tests: set[str] = tree.tests or set()
     for d, found in enumerate(tree.images.values()):
         for label, name in enumerate(tree.classes):
             paths = found.get(name, [])
-            tests = _drawn(paths, test_fraction, split_seed) if tree.tests is None else tree.tests
-            for path in paths:
-                (test if path in tests else train).append(Sample(path, label, d))
+            samples += [Sample(path, label, d) for path in paths]
+            tests |= set() if group or tree.tests is not None else _drawn(paths, test_fraction, split_seed)
+    notes, groups = tree.notes, None
+    if group is not None:
+        groups = groups_by_name(group, [sample.path for sample in samples])
+        if tree.tests is None:
+            tests = tests_by_group("image_folder", samples, groups, test_fraction, split_seed)
+        notes = [*notes, *notes_on_groups(groups, tests)]
+    train, test = ([sample for sample in samples if (sample.path in tests) is wanted] for wanted in (False, True))
     options = image_size, interpolation, unreadable, resize
     domains = list(tree.images)
-    return image_dataset(folder, domains, tree.classes, train, test, *options, OTHERWISE, tree.notes)
+    return image_dataset(folder, domains, tree.classes, train, test, *options, OTHERWISE, notes, groups)
 
 
 def _drawn(paths: Sequence[str], fraction: float, seed: int) -> set[str]:
@@ -80,4 +91,6 @@ def _text(path: str) -> str:
 
 @hookimpl
 def fedbench_register_datasets(register: Callable) -> None:
-    register("image_folder", make, profiles={"reference": {"resize": "reference"}}, later=("resize", "classes"))
+    register(
+        "image_folder", make, profiles={"reference": {"resize": "reference"}}, later=("resize", "classes", "group")
+    )

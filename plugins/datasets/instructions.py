@@ -13,7 +13,9 @@ import numpy as np
 
 from fedbench import hookimpl
 from fedbench.data import root_of
-from fedbench.data.texts import Example, Row, cell, chosen_for_test, columns_of, rows_of, tables_at
+from fedbench.data.splitting import chosen_for_test
+from fedbench.data.tables import Row, cell, columns_of, rows_of, tables_at
+from fedbench.data.texts import Example
 from fedbench.disk import hash_of_json
 from fedbench.errors import DataMissing, UserError
 from fedbench.options import Length, Natural, PathText, Range, Text, judged

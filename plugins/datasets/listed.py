@@ -1,15 +1,25 @@
-"""Data sets with official lists of their images: DomainNet and NICO++."""
+"""Data sets whose images are named by lists or tables: DomainNet, NICO++, and one's own."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
 
 from fedbench import hookimpl
 from fedbench.data import DataPart, DataSource, root_of
-from fedbench.data.decode import Interpolation, OnUnreadable, Resize, Root
-from fedbench.data.lists import Lists
-from fedbench.options import Count, judged
+from fedbench.data.decode import Interpolation, OnUnreadable, Resize, Root, Sample, check_options, image_dataset
+from fedbench.data.lists import ListConsistency, Lists, listed_images
+from fedbench.data.splitting import chosen_for_test, groups_by_name, notes_on_groups, tests_by_group
+from fedbench.data.texts import Example
+from fedbench.errors import UserError
+from fedbench.options import Count, Length, Natural, PathText, Range, Text, judged
 from fedbench.types import Dataset
+
+from .image_folder import GroupPattern
+from .image_table import make as image_table
+
+PATTERN = "a list's name, or a pattern of names"
 
 # Data set `domainnet`: six styles of the same objects, in the official layout (Peng et al., ICCV 2019)
 
@@ -126,6 +136,83 @@ def nicopp(
     return Lists(images, files, 60).dataset(image_size, interpolation, unreadable, resize)
 
 
+# Data set `image_lists`: lists of one's own
+
+
+Patterns = Annotated[str, Text(PATTERN)] | Annotated[list[Annotated[str, Text(PATTERN)]], Length(1, distinct=True)]
+
+
+@judged("image_lists")
+def image_lists(
+    image_size: int,
+    root: Root,
+    train: Patterns = "*.txt",
+    test: Patterns | None = None,
+    images: Annotated[str, PathText("a folder")] | None = None,
+    test_fraction: Annotated[float, Range(above=0, below=1)] = 0.2,
+    unreadable: OnUnreadable = "fail",
+    split_seed: Natural = 0,
+    interpolation: Interpolation = "bicubic",
+    resize: Resize = "antialiased",
+    group: GroupPattern | None = None,
+) -> Dataset:
+    """Your own images as lists name them, a path and a label a line, as those of PACS and Office-Home do.
+
+    Paths end in <domain>/<class>/<file>, and the label is a whole number, the same for a class in all lists.
+
+    Args:
+        root: the folder with the lists.
+        train, test: which lists, such as `*_train_kfold.txt`, or several. Without `test`, test_fraction of each class
+            and domain is drawn by split_seed.
+        images: the folder that holds <domain>/<class>/<file>, relative to root; root itself if not given.
+        unreadable: `fail` or `skip`.
+        interpolation: how to resize.
+        resize: `antialiased`, to uint8, upright by EXIF; or `reference`, as FedRA's released code does: floats without
+            antialiasing and clamping, EXIF ignored, four times the cache.
+        group: as of `image_folder`.
+
+    Raises: UserError with file and line for a line of another form, and an image that is not there or is listed twice.
+    """
+    folder = root_of("image_lists", root)
+    check_options(image_size, interpolation, unreadable, resize)
+    place, said = folder / (images or ""), ListConsistency()
+    halves = [
+        [image for file in _files(folder, given) for image in listed_images(place, file, said)]
+        for given in (train, test or [])
+    ]
+    found = [*halves[0], *halves[1]]
+    domains, labels = sorted({image.domain for image in found}), sorted({image.label for image in found})
+    samples = [Sample(one.path, labels.index(one.label), domains.index(one.domain)) for one in found]
+    tests = {image.path for image in halves[1]}
+    groups = groups_by_name(group, [sample.path for sample in samples]) if group else None
+    if test is None and groups:
+        tests = tests_by_group("image_lists", samples, groups, test_fraction, split_seed)
+    elif test is None:
+        drawn = chosen_for_test([Example(*one) for one in samples], test_fraction, split_seed, "image_lists")
+        tests = {sample.path for sample, flag in zip(samples, drawn, strict=True) if flag}
+    of_train, of_test = ([one for one in samples if (one.path in tests) is wanted] for wanted in (False, True))
+    if not of_train or not of_test:
+        raise UserError(f"image_lists: {folder} has {len(found):,} images, {len(tests):,} for testing; both are needed")
+    notes = notes_on_groups(groups, tests) if groups else []
+    names = [said.name_of(label) for label in labels]
+    how = image_size, interpolation, unreadable, resize
+    return image_dataset(place, domains, names, of_train, of_test, *how, notes=notes, groups=groups)
+
+
+def _files(folder: Path, given: str | list[str]) -> list[Path]:
+    """The lists of some patterns, sorted. Raises: UserError for a pattern that finds none."""
+    found: dict[Path, None] = {}
+    for pattern in [given] if isinstance(given, str) else given:
+        try:
+            files = sorted(file for file in folder.glob(pattern) if file.is_file())
+        except (ValueError, NotImplementedError) as error:
+            raise UserError(f"image_lists: {pattern!r} is no pattern of names below {folder}: {error}") from error
+        if not files:
+            raise UserError(f"image_lists: {folder} has no list {pattern!r}")
+        found |= dict.fromkeys(files)
+    return list(found)
+
+
 @hookimpl
 def fedbench_register_datasets(register: Callable) -> None:
     register(
@@ -136,3 +223,5 @@ def fedbench_register_datasets(register: Callable) -> None:
         later=("resize",),
     )
     register("nicopp", nicopp, source=NICOPP_SOURCE, profiles={"reference": {"resize": "reference"}}, later=("resize",))
+    register("image_lists", image_lists, profiles={"reference": {"resize": "reference"}})
+    register("image_table", image_table, profiles={"reference": {"resize": "reference"}})

@@ -8,38 +8,22 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 from fedbench import hookimpl
 from fedbench.data import DataPart, DataSource, root_of
 from fedbench.data.image_files import UnreadableFile, content
-from fedbench.data.names import Names
-from fedbench.data.texts import Example, Row, Text, cell, chosen_for_test, is_quoted, rows_of, tables_at, text_dataset
+from fedbench.data.labelled import ClassNames, Column, LabelledTable, OwnColumn, Part, read_table
+from fedbench.data.tables import is_quoted
+from fedbench.data.texts import Example, text_dataset
 from fedbench.errors import UserError
-from fedbench.options import Length, Natural, PathText, Range, judged
-from fedbench.options import Text as Words
+from fedbench.options import Length, Natural, PathText, judged
 from fedbench.seeding import seed_of
 from fedbench.types import Dataset
-from fedbench.words import shortened, suggestion
 
-Column = Annotated[str, Words("a column's name")]
 Columns = Column | Annotated[list[Column], Length(2, 2, distinct=True)]
-ClassNames = Annotated[list[Annotated[str, Words("a class's name")]], Length(2, distinct=True)]
-Part = Annotated[float, Range(above=0, below=1)]
-SPLITS = ("train", "test")
 
 # Data set `text_table`
-
-
-class _Found(NamedTuple):
-    """What a row says, in words, and where it stands. quoted: whether a TSV has its text in double quotes."""
-
-    place: str
-    text: Text
-    label: str
-    domain: str
-    split: str
-    quoted: bool
 
 
 @judged("text_table")
@@ -47,122 +31,50 @@ def make(
     root: Annotated[str, PathText("a table, or a folder of tables")],
     text: Columns = "text",
     label: Column = "label",
-    domain: Column | None = None,
-    split: Column | None = None,
+    domain: OwnColumn = None,
+    split: OwnColumn = None,
     classes: ClassNames | None = None,
     test_fraction: Part = 0.2,
     split_seed: Natural = 0,
+    group: OwnColumn = None,
 ) -> Dataset:
     """Your own texts: a CSV, TSV, JSONL or Parquet file, or a folder of them.
 
     Args:
         root: the file or folder.
         text: the column of texts, or two, `[premise, hypothesis]`.
-        label, domain, split: the columns of classes, of domains (without one, all are one domain) and of `train` and
-            `test`; without one, files called train.* and test.* are the splits, or else test_fraction of each class and
-            domain is drawn by split_seed.
+        label: the column of classes.
+        domain: that of domains, by default the one called `domain`. Without one, or with false, all are one domain.
+        split: likewise, of `train` and `test`. Without one, files called train.* and test.* are the splits, or else
+            test_fraction of each class and domain is drawn by split_seed.
         classes: the labels in order; sorted, all that there are, if not given.
+        group: likewise, of what belongs together, as texts of one author do, and is drawn to the same side.
 
     A TSV has no quotes.
 
     Raises: UserError with file and row for what cannot be read, a missing column, and a label or split that is none.
     """
     texts = [text] if isinstance(text, str) else text
-    for column in (label, domain):
-        if column in texts or label == domain:
-            raise UserError(f"text_table: the column {column!r} is given twice, for two things")
-    files = tables_at(root_of("text_table", root))
-    by_name = split is None and _are_splits(files)
-    names = Names(classes or ()), Names()
-    found = [row for file in files for row in _found(file, texts, (label, domain), names, split, by_name)]
-    labels = list(classes or sorted({row.label for row in found}, key=_in_order))
-    domains = sorted({row.domain for row in found})
-    code = {name: number for number, name in enumerate(labels)}
-    for row in found:
-        if row.label not in code:
-            raise UserError(f"{row.place}: unknown label {row.label!r}{suggestion(row.label, labels, 'classes')}")
-    examples = [Example(row.text, code[row.label], domains.index(row.domain)) for row in found]
-    if any(row.split for row in found):
-        test = [row.split == "test" for row in found]
-        if all(test) or not any(test):
-            raise UserError(f"text_table: {root} has {found[0].split} rows alone; both train and test are needed")
-    else:
-        test = chosen_for_test(examples, test_fraction, split_seed, "text_table")
-        if not any(test):
-            raise UserError(
-                f"text_table: no class has two different texts, and so none can be tested; is {label!r} the column of "
-                "classes?"
-            )
+    columns = {"domain": domain, "split": split, "group": group}
+    table = read_table("text_table", root_of("text_table", root), texts, label, columns, classes)
+    pairs = len(texts) == 2
+    examples = table.examples([(row.cells[0], row.cells[1]) if pairs else row.cells[0] for row in table.rows])
+    test = table.tested(examples, test_fraction, split_seed, "text")
     train, tests = _halves(examples, test)
-    joined = [*names[0].joined("labels"), *names[1].joined("domains")]
-    return text_dataset(domains, labels, train, tests, [*joined, *_notes(found, labels, tests)])
+    groups = table.groups and [group for group, flag in zip(table.groups, test, strict=True) if not flag]
+    notes = [*table.notes, *_notes(table), *table.notes_on(test, "text")]
+    return text_dataset(table.domains, table.classes, train, tests, notes, groups)
 
 
-def _are_splits(files: Sequence[Path]) -> bool:
-    """Whether files are called train.* and test.*. Raises: UserError where some are and others are not."""
-    stems = {file.stem.lower(): file.name for file in files}
-    others = [name for stem, name in stems.items() if stem not in SPLITS]
-    if others and len(others) < len(stems):
-        named = ", ".join(sorted(set(stems.values()) - set(others)))
-        raise UserError(
-            f"text_table: {files[0].parent} has {named} and {others[0]}: call all tables train.* or test.*, or none; "
-            "leave some out, or name a column of splits"
-        )
-    return len(stems) > 1 and not others
-
-
-def _notes(found: Sequence[_Found], labels: Sequence[str], tests: Sequence[Example]) -> list[str]:
+def _notes(table: LabelledTable) -> list[str]:
     """What may be no fault, a sentence each."""
-    n, tested = len(found), {one.label for one in tests}
-    empty = sum(not any(row.text) for row in found)
-    quoted = sum(row.quoted for row in found)
-    lacking = [name for c, name in enumerate(labels) if c not in tested]
+    n = len(table.rows)
+    empty = sum(not any(row.cells) for row in table.rows)
+    quoted = sum(row.file.suffix.lower() == ".tsv" and any(map(is_quoted, row.cells)) for row in table.rows)
     return [
         *([f"empty texts: {empty:,} of {n:,}"] if empty else []),
         *([f"texts in double quotes, which a TSV keeps and a CSV does not: {quoted:,} of {n:,}"] if quoted else []),
-        *([f"classes without a test text: {shortened(lacking)}"] if lacking else []),
     ]
-
-
-def _found(
-    file: Path,
-    texts: Sequence[str],
-    of_names: tuple[str, str | None],
-    names: tuple[Names, Names],
-    split: str | None,
-    by_name: bool,
-) -> list[_Found]:
-    """The rows of a file.
-
-    Args:
-        of_names: the columns of labels and of domains.
-        names: what these are called.
-    """
-    label, domain = of_names
-    tabs = file.suffix.lower() == ".tsv"
-    found = []
-    for row in rows_of(file, [*texts, label, *filter(None, (domain, split))]):
-        own = cell(row, split) if split else file.stem.lower() if by_name else ""
-        if split and own not in SPLITS:
-            raise UserError(f"{row.place}: column {split!r} must be train or test, not {own!r}")
-        cells = [cell(row, column) for column in texts]
-        one: Text = cells[0] if len(cells) == 1 else (cells[0], cells[1])
-        quoted = tabs and any(map(is_quoted, cells))
-        where = _name(row, domain, names[1]) if domain else "all"
-        found.append(_Found(row.place, one, _name(row, label, names[0]), where, own, quoted))
-    return found
-
-
-def _name(row: Row, column: str, names: Names) -> str:
-    """A label or domain. Raises: UserError where it is empty."""
-    if name := cell(row, column).strip():
-        return names(name, row.cells[column])
-    raise UserError(f"{row.place}: column {column!r} is empty")
-
-
-def _in_order(label: str) -> tuple[int, str]:
-    """Numbers by their value."""
-    return (int(label) if label.isdecimal() else -1, label)
 
 
 def _halves(examples: Sequence[Example], test: Sequence[bool]) -> tuple[list[Example], list[Example]]:
@@ -243,5 +155,5 @@ def _documents(file: Path, domain: int) -> dict[str, list[Example]]:
 
 @hookimpl
 def fedbench_register_datasets(register: Callable) -> None:
-    register("text_table", make)
+    register("text_table", make, later=("group",))
     register("vader_domains", vader, source=VADER)

@@ -14,6 +14,8 @@ from PIL import Image
 from fedbench.registry.registry import Registry
 from fedbench.runner.runner import load
 
+ONE_ROUND = ("--set", "train.rounds=1")
+
 
 def fill(folder: Path, n: int = 4) -> None:
     folder.mkdir(parents=True)
@@ -74,7 +76,8 @@ def test_clients_of_every_domain_are_large_and_small(tmp_path):
     ("files", "given", "said"),
     [
         ((), "nothing", "there is no such folder"),
-        (("texts.csv",), "texts.csv", "texts.csv is a table, and images lie in a folder for each class; for texts"),
+        (("texts.csv",), "texts.csv", "texts.csv holds no rows"),
+        (("texts.txt",), "texts.txt", "texts.txt is no table that is read: its name must end in .csv"),
         (("a.zip",), "a.zip", "is a file; images lie in a folder for each class: DIR/class/image.jpg"),
         (("p/a/1.csv", "p/b/2.csv"), "p", "and there are 2 .csv; for texts there is --texts FILE"),
         (("p/1.jpg", "p/b/2.jpg"), "p", "p has 1 image in no class"),
@@ -162,6 +165,62 @@ def test_a_table_of_texts_is_dealt_to_clients_of_its_domains(tmp_path):
     assert config["capacities"]["by_client"] == [6, 2]
     assert config["data"]["root"] == "../reviews.csv" and config["data"]["domain"] == "domain"
     assert (suite.name, len(suite.points())) == ("reviews_study", 15)
+
+
+def images_table(folder: Path, head: str, domains: tuple[str, ...] = ("day", "night")) -> None:
+    """Sixty images of two classes, by twelve patients; a row has path, class, domain and patient."""
+    folder.mkdir()
+    lines = [head]
+    for i in range(60):
+        draw(folder / f"{i}.png")
+        lines.append(f"{i}.png,{('cat', 'dog')[i % 2]},{domains[i // 30]},p{i // 5}")
+    (folder / "scans.csv").write_text("\n".join(lines))
+
+
+def test_a_table_of_images_is_dealt_to_clients_of_its_domains(tmp_path):
+    images_table(tmp_path / "own", "path,label,domain,group")
+    done = fedbench("init", "--images", "own/scans.csv", cwd=tmp_path, columns=200)
+    assert done.exit_code == 0, done.output
+    assert "2 domains (day, night), 2 classes (cat, dog), 60 images" in done.output
+    assert "training and" in done.output and "groups that stay together: 12" in done.output
+    suite = load(tmp_path / "scans_study/suite.yaml", Registry())
+    data = suite.points()[0].config["data"]
+    assert (data["name"], data["root"], data["domain"], data["group"]) == (
+        "image_table",
+        "../own/scans.csv",
+        "domain",
+        "group",
+    )
+    assert data["image_size"] == 32 and len(suite.points()) == 15
+    ran = fedbench("run", "scans_study/suite.yaml", "--method", "fedra", "--seed", 0, *ONE_ROUND, cwd=tmp_path)
+    assert ran.exit_code == 0, ran.output
+
+
+def test_columns_of_a_table_of_images_are_named(tmp_path):
+    images_table(tmp_path / "own", "file,kind,place,patient")
+    words = ("--images", "own/scans.csv", "--path", "file", "--label", "kind")
+    assert fedbench("init", *words, "--clients", 3, cwd=tmp_path).exit_code == 0
+    data = load(tmp_path / "scans_study/suite.yaml", Registry()).points()[0].config["data"]
+    assert (data["path"], data["label"], data["domain"], data["group"]) == ("file", "kind", None, None)
+    fill(tmp_path / "pictures/a")
+    for given, said in (
+        (("--images", "own/scans.csv"), "no column 'path'; it has: file, kind, patient, place; say --path COLUMN"),
+        (("--images", "pictures", "--label", "kind"), "columns of --images TABLE; here images lie in a folder"),
+        (("--texts", "own/scans.csv", "--path", "file"), "--path is a column of --images TABLE"),
+    ):
+        done = fedbench("init", *given, cwd=tmp_path, columns=200)
+        assert done.exit_code == 2 and said in done.output, done.output
+
+
+def test_the_other_kind_of_table_is_pointed_at(tmp_path):
+    (tmp_path / "texts.csv").write_text("text,label\na,b\n")
+    (tmp_path / "images.csv").write_text("path,label\na.png,b\n")
+    for option, file, said in (
+        ("--images", "texts.csv", "no column 'path'; it has: label, text; for texts there is --texts FILE"),
+        ("--texts", "images.csv", "for images there is --images TABLE"),
+    ):
+        done = fedbench("init", option, file, cwd=tmp_path, columns=200)
+        assert done.exit_code == 2 and said in done.output, done.output
 
 
 def test_what_is_wrong_with_texts_is_said(tmp_path):

@@ -10,7 +10,7 @@ from command import MAIN, environment
 from factories import write_suite
 from pyarrow import NativeFile, PythonFile, Table, parquet
 
-from fedbench.data.texts import rows_of
+from fedbench.data.tables import rows_of
 from fedbench.results import content_hash, examine, load_results
 from fedbench.results.columns import COLUMNS
 

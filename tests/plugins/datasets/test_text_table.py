@@ -235,7 +235,41 @@ def test_what_may_be_no_fault_is_a_note(tmp_path):
         "texts in double quotes, which a TSV keeps and a CSV does not: 1 of 4",
         "classes without a test text: once",
     )
-    assert text_table.make(table(tmp_path, "t.csv")).notes == ()
+    assert text_table.make(table(tmp_path, "t.csv"), domain="domain").notes == ()
+
+
+def test_a_column_called_as_an_option_is_taken_and_that_is_noted(tmp_path):
+    file = table(tmp_path, "t.csv")
+    named = text_table.make(file, domain="domain")
+    taken = text_table.make(file)
+    assert taken.fingerprint == named.fingerprint and taken.domains == ("a", "b")
+    assert taken.notes == ("the column 'domain' is taken for domains (`domain: false` leaves it out)",)
+    assert text_table.make(file, domain=False).domains == ("all",) and text_table.make(file, domain=False).notes == ()
+    rows = [{**row, "split": "test" if i % 5 == 0 else "train"} for i, row in enumerate(ROWS)]
+    assert len(halves(text_table.make(table(tmp_path, "s.csv", rows)))[1]) == 4
+    assert text_table.make(table(tmp_path, "s.csv", rows), text="domain").domains == ("all",)  # it has a use already
+
+
+def test_groups_stay_on_one_side_of_the_split(tmp_path):
+    """As the reviews of one author do; equal texts of two authors bring these together."""
+    rows = [{"text": f"text {i}", "label": "yn"[i % 2], "group": f"author {i // 4}"} for i in range(40)]
+    rows += [{**rows[0], "group": "author 9"}]
+    for seed in range(5):
+        dataset = text_table.make(table(tmp_path, "t.jsonl", rows), split_seed=seed)
+        authors = [{int(one[0].split()[1]) // 4 % 9 for one in half} for half in halves(dataset)]  # 9 goes with 0
+        assert authors[1] and not authors[0] & authors[1] and len(dataset.load().test) in (8, 9)
+        assert {one[1] for one in halves(dataset)[1]} == {0, 1}
+        assert dataset.notes[-1] == "groups that stay together: 10"
+        group = dataset.load().train.group
+        assert len(group) == len(dataset.load().train) and len(set(group.tolist())) == 8
+    assert dataset.load().test.group is None
+    assert text_table.make(table(tmp_path, "t.jsonl", rows), group=False).load().train.group is None
+    alone = [{**row, "group": "all"} for row in rows]
+    with pytest.raises(UserError, match="no class has texts of two groups, and so none can be tested"):
+        text_table.make(table(tmp_path, "t.jsonl", alone))
+    given = [{**row, "split": ("train", "test")[i % 4 == 0]} for i, row in enumerate(rows)]
+    notes = text_table.make(table(tmp_path, "t.jsonl", given)).notes
+    assert notes[-1].startswith("groups that are in both training and test data: author 0, author 1, ")
 
 
 def test_a_row_of_a_parquet_file_is_named_by_its_number(tmp_path):
