@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from glob import glob
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from fedbench.commands.terminal import require_current_folder, tidy_streams
 from fedbench.disk import at_home
 from fedbench.errors import UserError
 from fedbench.report.results import Views
+from fedbench.words import suggestion
 
 MAPPING = "the mapping"  # what messages call a suite that is no file
 LISTS = ("scenarios", "methods", "seeds", "variants", "add", "plugins")  # choices of which there may be several
@@ -72,6 +75,7 @@ def run(
     from fedbench.commands.watch import Watch
     from fedbench.runner import runner
 
+    _check_choices(choices)
     require_current_folder()
     tidy_streams()
     here = MAPPING if isinstance(suite, Mapping) else at_home(suite)
@@ -83,6 +87,18 @@ def run(
     with Watch(Screen(stderr=True), quiet) as watch:
         outcome = runner.run(here, observe=watch, text=text, **given)
     return Views([outcome.folder], outcome)
+
+
+def _check_choices(choices: Mapping[str, Any]) -> None:
+    """Raises UserError for a choice that there is not."""
+    from fedbench.runner import runner
+    from fedbench.runner.cells import Options
+
+    ours = {"path", "observe", "preparing", "text", "options"}
+    known = {*signature(runner.run).parameters, *(field.name for field in fields(Options)), "rounds", "quiet"} - ours
+    for name in choices:
+        if name not in known:
+            raise UserError(f"run({name}=...): there is no such choice{suggestion(name, known, 'there are')}")
 
 
 def _several(given: Any) -> tuple[Any, ...]:

@@ -85,6 +85,10 @@ class Commands(click.Group):
             return super().invoke(context)
         except UserError as error:
             _fail(str(error))
+        except click.UsageError as error:
+            if "--seed" in sys.argv and "unexpected extra argument" in error.message:
+                error.message += ": several seeds are written --seed 0,1,2"
+            raise
         except OSError as error:  # a path that is too long, a folder that nobody may look into, a disk that is broken
             if error.filename is None:  # of the output, for which see `main`
                 raise

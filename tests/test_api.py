@@ -115,6 +115,15 @@ def test_a_run_returns_results(tmp_path, own_cache, capsys):
         assert again.outcome.ran == 0 and capsys.readouterr() == ("", "")
 
 
+@pytest.mark.parametrize(
+    ("choice", "said"),
+    [("method", 'did you mean "methods"'), ("seed", 'did you mean "seeds"'), ("observe", "there are")],
+)
+def test_a_choice_that_there_is_not_is_named_as_it_was_given(choice, said):
+    with pytest.raises(UserError, match=rf"run\({choice}=\.\.\.\): there is no such choice.*{said}"):
+        fedbench.run("quickstart", **{choice: "fedra"})
+
+
 def test_a_suite_may_be_a_mapping(tmp_path, own_cache):
     suite = {
         "suite": "mapped",

@@ -136,6 +136,32 @@ def of_suite(key: str) -> Callable[[click.Context, click.Parameter, str], list[s
     return complete
 
 
+def each(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+    """The names of an option that may be given several times, or once with commas; those in brackets divide nothing."""
+    parts = (part for one in given for part in re.split(r",(?![^()\[\]{}]*[)\]}])", one))
+    return tuple(part.strip() for part in parts if part.strip())
+
+
+def _seeds(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> tuple[int, ...]:
+    """As `each`, of whole numbers. Raises UserError."""
+    found = []
+    for text in each(context, parameter, given):
+        if not re.fullmatch(r"-?[0-9]{1,18}", text):
+            raise UserError(f"--seed {text}: expected a whole number, or several with commas, such as 0,1,2")
+        found.append(int(text))
+    return tuple(found)
+
+
+def hint(option: str, instead: str) -> Callable[[Callable], Callable]:
+    """An option that people expect and that there is not: given, it ends the command with what there is."""
+
+    def refuse(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
+        if value is not None:
+            raise UserError(f"{option} {value}: there is no such option; {instead.replace('VALUE', value)}")
+
+    return click.option(option, f"no_{option.strip('-')}", hidden=True, expose_value=False, callback=refuse)
+
+
 SUITE = click.argument("suite", type=SuiteFile())
 RESULTS = click.option(
     "--results", default="results", show_default=True, type=FilePath(), metavar="DIR", help="The folder of results."
@@ -194,9 +220,9 @@ BASELINE = click.option(
 )
 SELECTION = (
     click.option("--scenario", "scenarios", multiple=True, metavar="GLOB", help="Only these scenarios."),
-    click.option("--method", "methods", multiple=True, metavar="NAME", help="Only these methods."),
+    click.option("--method", "methods", multiple=True, metavar="NAME,...", callback=each, help="Only these methods."),
     click.option("--variant", "variants", multiple=True, metavar="GLOB", help="Only these sweep points."),
-    click.option("--seed", "seeds", multiple=True, type=int, metavar="N", help="Only these seeds."),
+    click.option("--seed", "seeds", multiple=True, metavar="N,...", callback=_seeds, help="Only these seeds."),
 )
 
 
@@ -215,11 +241,18 @@ cells = takes(
         "--method",
         "methods",
         multiple=True,
-        metavar="NAME",
+        metavar="NAME,...",
+        callback=each,
         shell_complete=of_suite("methods"),
         help="Only these methods of the suite.",
     ),
-    click.option("--seed", "seeds", multiple=True, type=int, metavar="N", help="These seeds instead of the suite's."),
+    click.option(
+        "--seed", "seeds", multiple=True, metavar="N,...", callback=_seeds, help="These seeds instead of the suite's."
+    ),
+    hint("--rounds", "say --set train.rounds=VALUE"),
+    hint("--lr", "say --set train.optimizer.lr=VALUE"),
+    hint("--seeds", "say --seed VALUE"),
+    hint("--methods", "say --method VALUE"),
     click.option(
         "--add", "add", multiple=True, metavar="NAME,...", help="Also these methods, e.g. one from your file."
     ),

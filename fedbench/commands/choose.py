@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fedbench.commands.choices import FORM, PLUGINS, TIMEOUT, Duration, FilePath, whole
+from fedbench.commands.choices import FORM, PLUGINS, TIMEOUT, Duration, FilePath, each, whole
 from fedbench.commands.devices import fits_of, of_backbone
 from fedbench.commands.output import put, warn_of_lost
 from fedbench.devices.table import SHIPPED
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     help="Results with `evaluation: {sizes: true}`, which show how good each is.",
 )
 @click.option("--scenario", metavar="NAME", help="The scenario of these results, if there are several.")
-@click.option("--method", "methods", multiple=True, metavar="NAME", help="Only these methods.")
+@click.option("--method", "methods", multiple=True, metavar="NAME,...", callback=each, help="Only these methods.")
 @click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Override a setting, e.g. train.batch_size=8.")
 @click.option("--images", default=500, show_default=True, type=click.IntRange(1), help="Training images of a client.")
 @PLUGINS

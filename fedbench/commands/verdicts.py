@@ -67,7 +67,7 @@ class PluginCheck:
 
     def verdicts(self) -> Iterator[Verdict]:
         """One for each component, in turn. Raises UserError for a name or an option that nobody has."""
-        found = dict[CheckedComponent, None]()
+        found, loaded = dict[CheckedComponent, None](), list[str]()  # files, which may need each other
         for name in self.names:
             argument = {"name": name, "plugins": self.plugins}
             try:
@@ -76,15 +76,15 @@ class PluginCheck:
                 yield BROKEN, f"plugin {Path(name).name}", f"the process that loads it {self._reason(error)}"
                 continue
             yield from map(tuple, made["verdicts"])
+            loaded += [name] if name.endswith(".py") and made["components"] else []
             found |= dict.fromkeys(
                 CheckedComponent(**{**one, "options": tuple(one["options"])}) for one in made["components"]
             )
         check_options(found, self.options)
         for one in found:
-            files = [name for name in self.names if name.endswith(".py") and Path(name).name == one.plugin]
             asked = {"kind": one.kind, "name": one.name, "plugin": one.plugin, "options": self.options}
             try:
-                yield tuple(self._call("judged", {**asked, "plugins": self.plugins + files}))
+                yield tuple(self._call("judged", {**asked, "plugins": [*self.plugins, *loaded]}))
             except ChildFailed as error:
                 yield BROKEN, f"{one.kind} {one.name}", f"the process that checks it {self._reason(error)}"
 

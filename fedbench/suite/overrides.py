@@ -15,6 +15,7 @@ from fedbench.suite.yaml import parse_value
 from fedbench.words import in_short, nearest, shown, suggestion
 
 PREFIX = "methods."
+DEFAULTS = "defaults."
 
 
 class Methods:
@@ -200,6 +201,9 @@ class Choices:
             label, dotted = found
             if dotted.split(".")[0] not in OWN_SETTINGS:
                 return Choice(text, label=label, options=self.methods.override(dotted, value, key))
+        elif dotted.startswith(DEFAULTS):
+            self.problems.add(key, f"settings stand without {DEFAULTS[:-1]}: {dotted.removeprefix(DEFAULTS)}=VALUE")
+            return Choice(text)
         elif astray := self._astray(dotted):
             self.problems.add(key, f"{shown(dotted)}: options of a method are methods.NAME.option{astray}")
             return Choice(text)

@@ -52,6 +52,9 @@ def found(given: str) -> str:
     if stem in known:
         raise UserError(f"{given}: there is no such file; the shipped suite is called {stem}")
     if given.endswith((ENDING, ".yml")):
+        base, ending = os.path.splitext(given)
+        if os.path.lexists(other := base + (".yml" if ending == ENDING else ENDING)):
+            raise UserError(f"{given}: there is no such file; did you mean {other}?")
         return given  # reading it says what is wrong
     near = _meant(given, known)
     more = "" if near else "; `fedbench suites list` has those that ship with fedbench"

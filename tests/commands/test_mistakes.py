@@ -154,7 +154,14 @@ def test_a_results_folder_with_foreign_files(tmp_path):
         (("--executor", "{name: ray"), ("--executor", "not a YAML value")),
         (("--gpu-fraction", "2"), ("--gpu-fraction",)),
         (("--plugin", "absent.py"), ("absent.py", "no such file")),
-        (("--methods", "fedra"), ("--methods", "--method")),
+        (("--methods", "fedra"), ("--methods", "--method fedra")),
+        (("--set", "defaults.train.rounds=3"), ("settings stand without defaults: train.rounds=VALUE",)),
+        (("--rounds", "3"), ("--rounds 3: there is no such option; say --set train.rounds=3",)),
+        (("--lr", "0.1"), ("say --set train.optimizer.lr=0.1",)),
+        (("--seed", "0", "1", "2"), ("unexpected extra arguments (1 2)", "--seed 0,1,2")),
+        (("--seed", "0,one"), ("--seed one: expected a whole number, or several with commas",)),
+        (("--method", "fedra,fedar"), ("no method", "did you mean", "fedra")),
+        (("--timeout", "5 parsecs"), ("--timeout: '5 parsecs' is no amount of seconds. Write 1h 30min",)),
     ],
 )
 def test_what_is_wrong_on_the_command_line(tmp_path, words, told):
@@ -171,6 +178,8 @@ def test_compare_is_called_what_people_type(tmp_path):
 @pytest.mark.parametrize("command", ["run", "plan"])
 def test_a_suite_that_is_not_there_or_no_file(tmp_path, command):
     refused(fedbench(command, "tiny.yaml", cwd=tmp_path), "tiny.yaml")
+    (tmp_path / "mine.yaml").touch()
+    refused(fedbench(command, "mine.yml", cwd=tmp_path), "mine.yml: there is no such file; did you mean mine.yaml?")
     (tmp_path / "tiny.yaml").mkdir()
     refused(fedbench(command, "tiny.yaml", cwd=tmp_path), "tiny.yaml")
     (tmp_path / "binary.yaml").write_bytes(bytes(range(256)))

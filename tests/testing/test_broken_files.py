@@ -167,3 +167,16 @@ def test_who_asks_for_what_is_not_there_is_told(tmp_path):
     assert list(PluginCheck(["prefix", "prefix"]).verdicts()) == [("ok", "allocation prefix", "")]
     names = {one["name"] for one in found({"name": "allocations", "plugins": []})["components"]}
     assert {"prefix", "random"} <= names
+
+
+def test_files_that_need_each_other_are_checked_together(tmp_path):
+    allocation, method = tmp_path / "rows.py", tmp_path / "mine.py"
+    allocation.write_text(plugin("allocation", SOUND).replace("'it'", "'my_rows'"))
+    made = "def it(setup): return layerwise(setup, allocation='my_rows')"
+    source = f"from fedbench.families.layerwise import layerwise\n{made}"
+    method.write_text(plugin("method", source).replace("'it'", "'mine'"))
+    alone = fedbench("plugins", "check", method, cwd=tmp_path)
+    assert alone.exit_code == 1 and "my_rows" in alone.output
+    for order in ((allocation, method), (method, allocation)):
+        done = fedbench("plugins", "check", *order, cwd=tmp_path)
+        assert done.exit_code == 0 and done.output.count("ok ") == 2, done.output
