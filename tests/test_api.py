@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import enum
 import io
 import json
@@ -139,19 +140,46 @@ def test_a_suite_may_be_a_mapping(tmp_path, own_cache):
             fedbench.run({**suite, "methods": ["nosuch"]}, plugins=[str(TINY)], results="r", quiet=True)
 
 
-def test_the_example_notebook_runs(tmp_path, own_cache, monkeypatch):
+@pytest.mark.parametrize("folder", ["", "docs"])
+def test_the_example_notebook_runs_and_shows_what_it_says(folder, tmp_path, own_cache, monkeypatch):
     notebook = json.loads((ROOT / "docs/example.ipynb").read_text(encoding="utf-8"))
     (tmp_path / "results").mkdir()
+    (tmp_path / "docs").mkdir()
     (tmp_path / "results/reference").symlink_to(REFERENCE)
     names, run = dict[str, object](), fedbench.run
     few = [f"data.{split}_per_class=1" for split in ("train", "test")]  # images, of which a run has thousands
     monkeypatch.setattr(fedbench, "run", lambda *given, sets=(), **more: run(*given, sets=[*sets, *few], **more))
-    with chdir(tmp_path):
+    shown = 0
+    with chdir(tmp_path / folder):
         for cell in notebook["cells"]:
             if cell["cell_type"] == "code":
-                assert cell["outputs"] == [] and cell["execution_count"] is None
-                exec("".join(cell["source"]), names)
-    assert names["vit"]["method"].tolist()[1] == "fedra" and names["mine"].outcome.ran == 1
+                *lines, last = ast.parse("".join(cell["source"])).body
+                exec(compile(ast.Module(lines, []), "example.ipynb", "exec"), names)
+                value = eval(compile(ast.Expression(last.value), "example.ipynb", "eval"), names)
+                told = cell["outputs"][-1]["data"]
+                if "text/html" in told and "mine" not in names and hasattr(value, "_repr_html_"):
+                    shown += 1
+                    assert "".join(told["text/html"]).strip() == value._repr_html_().strip(), "run it again"
+    assert names["vit"]["method"].tolist()[1] == "fedra" and names["mine"].outcome.ran == 1 and shown >= 7
+
+
+def test_parts_of_a_view_are_shown_in_a_notebook_too():
+    board = fedbench.load(REFERENCE / "feature_skew_tuned").leaderboard()
+    vit = board[board["backbone"] == "micro_vit"]
+    few = board[["method", "mean"]]
+    assert "fedra" in few._repr_html_() and board.caption in few._repr_html_()
+    assert few._repr_html_().count("<tr>") == len(board) + 1
+    assert vit._repr_html_().count("<h4>") < board._repr_html_().count("<h4>"), "no title of a table without rows"
+    best = board.sort_values("mean").head(3)[["mean", "method"]]
+    percent = f"{100 * best['mean'].iloc[0]:.1f}"
+    assert percent in best._repr_html_() and best.copy()._repr_html_() == best._repr_html_()
+    for own in (board.set_index("method")[["mean"]], board.groupby("method")[["mean"]].max(), vit.iloc[:0], board.T):
+        assert "<table" in own._repr_html_() or own.empty
+    assert board.attrs["units"]["mean"] == "fraction" and board.attrs["units"]["bytes"] == "bytes"
+    assert "Shown in percent, in the frame fractions of 1: mean." in best._repr_html_()
+    assert all(f">{name}</th>" in best._repr_html_() for name in best.columns)
+    renamed = few.rename(columns={"mean": "score"}).assign(rank=1)
+    assert "score" in renamed._repr_html_() and "rank" in renamed._repr_html_()
 
 
 class Name(str):

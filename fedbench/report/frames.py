@@ -114,7 +114,13 @@ UNITS: Mapping[str, Callable[[Any], str]] = {
     "names": lambda value: value if isinstance(value, str) else ", ".join(value),
 }
 
-AS_SHOWN = {"share": "%", "crossed": "bytes", "cell seconds": "seconds", "estimate": "seconds"}  # units of UNITS
+KEPT_AS = {
+    "share": "fraction",
+    "%": "fraction",
+    "crossed": "bytes",
+    "cell seconds": "seconds",
+    "estimate": "seconds",
+}  # units of UNITS
 PLAIN = ("text", "int", "count", "decimal", "rank", "p", "yes", "names")  # of UNITS, what is no unit
 
 _HIDDEN = Format(part="")
@@ -195,7 +201,7 @@ def frame(
 
     Returns:
         A DataFrame; integers of which some are missing are Int64. `attrs` have all of the above, the metric's
-        `direction` (`higher` or `lower` is better) and the `units` of columns, as they are shown.
+        `direction` (`higher` or `lower` is better) and the `units` of columns' numbers.
     """
     rows = list(rows)
     names = list(dict.fromkeys([*columns, *(name for row in rows for name in row)]))
@@ -209,11 +215,11 @@ def frame(
 
 
 def unit_in(attrs: Mapping[Any, Any], column: str) -> str:
-    """The unit of a column's numbers as they are shown; "" where it has none."""
+    """The unit of a column's numbers in the frame, `fraction` for what is shown in percent; "" where it has none."""
     unit = format_in(attrs, column).unit
     if unit in ("score", "points"):
-        return measure(str(attrs.get("metric", "accuracy"))).unit
-    return "" if unit in PLAIN else AS_SHOWN.get(unit, unit)
+        unit = measure(str(attrs.get("metric", "accuracy"))).unit
+    return "" if unit in PLAIN else KEPT_AS.get(unit, unit)
 
 
 def page(key: Sequence[Any], **facts: Any) -> dict[str, Any]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pandas
 
+from fedbench.report.frames import format_in, page, tables, with_attrs
 from fedbench.report.grouping import select
 from fedbench.report.style import style
 from fedbench.report.views.by_name import view
@@ -35,7 +37,26 @@ class ResultFrame(pandas.DataFrame):
         return str(self.attrs.get("caption", ""))
 
     def _repr_html_(self) -> str:
-        return style(self, "html")
+        by = self.attrs.get("by")
+        named = all(isinstance(name, str) for name in self.columns)
+        if by is None or not named or self.index.names != [None]:  # turned, grouped: a table of the user's own
+            return pandas.DataFrame(self).to_html(notebook=True)
+        legend = [*self.attrs["legend"]]
+        if fractions := [name for name in self.columns if self.attrs["units"].get(name) == "fraction"]:
+            legend.append(f"Shown in percent, in the frame fractions of 1: {', '.join(fractions)}.")
+        if set(by) <= set(self.columns):
+            there = set(tables(self))
+            pages = [one for one in self.attrs["pages"] if tuple(one["key"]) in there] or self.attrs["pages"]
+            return style(with_attrs(self, pages=pages, legend=legend), "html")
+        # What told the tables apart is gone: one table, whose columns are called as they are in the frame.
+        formats = {name: replace(format_in(self.attrs, name), title=name) for name in self.columns}
+        whole: dict[str, Any] = {
+            "by": [],
+            "pages": [page((), title=self.caption)],
+            "columns": list(self.columns),
+            "parts": {},
+        }
+        return style(with_attrs(self, **whole, formats=formats, legend=legend), "html")
 
 
 def result_frame(found: pandas.DataFrame) -> ResultFrame:
