@@ -224,7 +224,7 @@ def _show(
     **asked: Any,
 ) -> None:
     """Print a view; "" for leaderboards. asked: the arguments of `fedbench.report.views.by_name.chosen`."""
-    from fedbench.report import filters
+    from fedbench.report import frames
     from fedbench.report.views import by_name
     from fedbench.report.views.tuning import undecided
 
@@ -239,7 +239,7 @@ def _show(
         from fedbench.report.views.changes import for_people
 
         found, wrong = both
-        tell(filters.chosen(for_people(found) if form in by_name.PEOPLE else found, **wanted))
+        tell(frames.chosen(for_people(found) if form in by_name.PEOPLE else found, **wanted))
         tell_left_out(wrong)
         sys.exit(kind == "changes" and found.attrs["broken"])
     there = _found(paths, chosen, kind)

@@ -134,11 +134,11 @@ def _name_of(folder: str) -> str:
     return name
 
 
-def _on_own(data: OwnData, place: Path, folder: str | None, clients: int | None) -> None:
+def _on_own(data: OwnData, path: Path, folder: str | None, clients: int | None) -> None:
     """Write a suite on data that lie at `place`, and say what it chose."""
     backbone, layers = BACKBONES[data.noun]
     dealt = dealing(data, clients, layers)
-    home = Path(folder or f"{_name_of(str(place.with_suffix('') if place.is_file() else place))}_study")
+    home = Path(folder or f"{_name_of(str(path.with_suffix('') if path.is_file() else path))}_study")
     root = os.path.relpath(data.settings["root"], home)
     suite = str(home / "suite.yaml")
     words = {
@@ -153,7 +153,7 @@ def _on_own(data: OwnData, place: Path, folder: str | None, clients: int | None)
         "LAYERS": str(layers),
     }
     put(with_schema(filled("own_suite", words), shipped_schema().read_bytes()), home)
-    say(f"{place} has {data.about}.")
+    say(f"{path} has {data.about}.")
     own = [f"{name} {', '.join(map(str, capacities))}" for name, capacities in dealt.by_domain.items()]
     listed = 1 < len(own) <= MOST_DOMAINS
     held = "; ".join(own) if listed else shortened([str(L_n) for L_n in dealt.capacities])

@@ -56,8 +56,8 @@ def node(given: Mapping[str, Any], tell: Send) -> None:
     """What runs in a worker process: a SuperNode and its trainer. What ends is started again."""
     folder = cache_dir() / "nodes" / Path(given["key"]).name
     examples = functools.partial(Examples, Path(given["data"]))
-    with tempfile.TemporaryDirectory(prefix="fedbench-") as place, Processes(folder) as processes:
-        door, trainer, started = Path(place) / "door", 0, 0.0
+    with tempfile.TemporaryDirectory(prefix="fedbench-") as scratch, Processes(folder) as processes:
+        door, trainer, started = Path(scratch) / "door", 0, 0.0
         while True:
             if not trainer or os.waitpid(trainer, os.WNOHANG)[0]:
                 door.unlink(missing_ok=True)

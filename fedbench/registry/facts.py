@@ -365,9 +365,9 @@ def _stat(file: Path) -> list[int] | None:
 
 def _files_in(folder: Path) -> Iterator[Path]:
     """The files under a folder, but for hidden ones and compiled code."""
-    for place, folders, names in os.walk(folder):
+    for inner, folders, names in os.walk(folder):
         folders[:] = sorted(name for name in folders if name != "__pycache__" and not name.startswith("."))
-        yield from (Path(place, name) for name in sorted(names))
+        yield from (Path(inner, name) for name in sorted(names))
 
 
 def _tree(module_file: str | None) -> list[int] | None:

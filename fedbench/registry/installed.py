@@ -38,8 +38,8 @@ def points(group: str) -> tuple[list[EntryPoint], dict[str, str]]:
             chosen = dist.entry_points.select(group=group)
             name = _normalized(dist) if chosen else ""
         except Exception as error:  # of importlib.metadata, which trusts what is installed
-            place = getattr(dist, "_path", "an unknown package")
-            unusable[str(place)] = f"the metadata in {place} cannot be read: {type(error).__name__}: {error}"
+            path = getattr(dist, "_path", "an unknown package")
+            unusable[str(path)] = f"the metadata in {path} cannot be read: {type(error).__name__}: {error}"
             continue
         if not chosen or name in seen:
             continue

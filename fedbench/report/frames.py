@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -9,9 +10,10 @@ from typing import Any
 import numpy as np
 import pandas
 
+from fedbench.errors import UserError
 from fedbench.report.grouping import Place
 from fedbench.results.metric_direction import HIGHER, LOWER, higher_is_better, is_fraction, measure
-from fedbench.words import human_bytes, human_flops, human_joules, lasting, roughly, three_digits
+from fedbench.words import human_bytes, human_flops, human_joules, lasting, meant, roughly, shortened, three_digits
 
 PLACE = Place._fields  # the columns that say which leaderboard a row belongs to
 DASH = "–"
@@ -35,11 +37,11 @@ def records(found: pandas.DataFrame) -> list[dict[str, Any]]:
 
 def tables(found: pandas.DataFrame) -> dict[tuple[str, ...], list[int]]:
     """The positions of the rows of each table, by the values of `by`."""
-    places: dict[tuple[str, ...], list[int]] = {}
+    positions: dict[tuple[str, ...], list[int]] = {}
     keys = pandas.DataFrame(found)[found.attrs["by"]].astype(str)
     for i, key in enumerate(keys.itertuples(index=False, name=None)):
-        places.setdefault(key, []).append(i)
-    return places if found.attrs["by"] else {(): list(range(len(found)))} if len(found) else {}
+        positions.setdefault(key, []).append(i)
+    return positions if found.attrs["by"] else {(): list(range(len(found)))} if len(found) else {}
 
 
 def with_attrs(found: pandas.DataFrame, rows: pandas.DataFrame | None = None, **attrs: Any) -> pandas.DataFrame:
@@ -259,3 +261,83 @@ def written(value: Any, unit: str, metric: str, none: str = "") -> str:
     if unit in ("score", "points"):
         return number(value, metric, unit == "points")
     return UNITS[unit](value)
+
+
+# Which columns and rows are shown
+
+
+def chosen(found: pandas.DataFrame, sort: Sequence[str] = (), columns: Sequence[str] = ()) -> pandas.DataFrame:
+    """The rows in order, with the columns that are asked for.
+
+    Args:
+        sort: columns, the first counts most: the best first, or `COLUMN:asc`, `COLUMN:desc`.
+        columns: names, several in one text with commas between them.
+
+    Raises:
+        UserError: for a column that the frame does not have.
+    """
+    for text in reversed(sort):
+        found = _sorted(found, text)
+    if columns:
+        found = _only(found, columns)
+    return found
+
+
+def _sorted(found: pandas.DataFrame, text: str) -> pandas.DataFrame:
+    """Within each table: numbers, then words, then blanks."""
+    name, _, way = text.rpartition(":") if text.endswith((":asc", ":desc")) else (text, "", "")
+    column = column_of(found, name.strip())
+    falling = way == "desc" if way else format_of(found, column).best == "high"
+    values = cells(found[[column]])[column]
+    blank = [i for i, cell in enumerate(values) if is_blank(cell)]
+    words = [i for i, cell in enumerate(values) if i not in blank and isinstance(cell, str | list | tuple)]
+    numbers = [i for i in range(len(values)) if i not in blank and i not in words]
+    numbers.sort(key=lambda i: -values[i] if falling else values[i])
+    words.sort(key=lambda i: str(values[i]).lower())
+    found = found.iloc[[*numbers, *(words[::-1] if way == "desc" else words), *blank]]
+    found.attrs["sorted"] = True
+    return found
+
+
+def _only(found: pandas.DataFrame, columns: Sequence[str]) -> pandas.DataFrame:
+    """The columns that tell tables and rows apart, then those that are asked for."""
+    names = [name.strip() for text in columns for name in next(csv.reader([text], skipinitialspace=True), [])]
+    if not names or not all(names):
+        raise UserError(f"--columns '{','.join(columns)}': a name is missing. Write --columns average,gflops,memory")
+    keep = [name for name in found.columns if name in found.attrs["by"] or format_of(found, name).part == "name"]
+    for name in names:
+        column = column_of(found, name)
+        main = WITH.get(column, column)
+        main = main if name in (_bare(main), *ALIASES) or main == column else column
+        keep += [main, *(other for other, of in WITH.items() if of == main and main != "verdict")]
+    kept = [name for name in dict.fromkeys(keep) if name in found.columns]
+    hidden = [name for name in ("role", "ranked", "status") if name in found.columns and name not in kept]
+    return with_attrs(found[[*kept, *hidden]], columns=kept)
+
+
+def column_of(found: pandas.DataFrame, name: str) -> str:
+    """A column by its name, its title or another name; case and signs do not count.
+
+    Raises:
+        UserError: where there is none.
+    """
+    metric = found.attrs.get("metric", "")
+    titles = {column: format_of(found, column).title or column for column in map(str, found.columns)}
+    others = {**ALIASES, metric: "mean"} if metric and "mean" in titles else ALIASES
+    for column in found.columns:
+        if name in (column, titles[column]):
+            return str(column)
+    bare = _bare(name)
+    for column in found.columns:
+        if bare and bare in (_bare(str(column)), _bare(titles[column])):
+            return str(column)
+    for other, column in others.items():
+        if bare == _bare(other) and column in titles:
+            return column
+    shown = [titles[column] for column in found.columns if column not in found.attrs["by"]]
+    hint = meant(name, [*shown, *others], f"there are: {shortened(shown, 30)}")
+    raise UserError(f"no column is called '{name}' here; {hint}")
+
+
+def _bare(name: str) -> str:
+    return "".join(letter for letter in name.lower() if letter.isalnum())

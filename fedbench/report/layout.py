@@ -80,16 +80,16 @@ class Pages(NamedTuple):
 
 def laid_out(found: pandas.DataFrame) -> Pages:
     """A frame as pages."""
-    attrs, by, places, columns = found.attrs, found.attrs["by"], tables(found), cells(found)
+    attrs, by, positions, columns = found.attrs, found.attrs["by"], tables(found), cells(found)
     facts = {tuple(one["key"]): one for one in attrs["pages"]}
-    order = [*facts, *(key for key in places if key not in facts)]
+    order = [*facts, *(key for key in positions if key not in facts)]
     if tuple(by) == PLACE and order:
         shared, titles = headings([Place(*key) for key in order])
     else:
         shared, titles = "", [facts.get(key, {}).get("title") or " · ".join(filter(None, key)) for key in order]
     pages = []
     for key, title in zip(order, titles, strict=True):
-        one, at = facts.get(key, {}), places.get(key, ())
+        one, at = facts.get(key, {}), positions.get(key, ())
         own = {name: [values[i] for i in at] for name, values in columns.items()}
         parts = _tables(attrs, own, one.get("caption", "")) if at else []
         above, warning = one.get("above", ""), one.get("warning", "")
@@ -120,12 +120,12 @@ def _without_blank_rows(table: Table) -> Table:
     """A table of some columns leaves out the rows that have nothing in them."""
     others = [column for column in table.columns if column.part != "name"]
     rows = [i for i in range(len(table)) if any(column.cells[i].text not in ("", DASH) for column in others)]
-    place = {row: i for i, row in enumerate(rows)}
+    position = {row: i for i, row in enumerate(rows)}
     cut = [
-        replace(c, cells=[c.cells[i] for i in rows], bold=place.get(-1 if c.bold is None else c.bold))
+        replace(c, cells=[c.cells[i] for i in rows], bold=position.get(-1 if c.bold is None else c.bold))
         for c in table.columns
     ]
-    faint = [place[row] for row in table.faint if row in place]
+    faint = [position[row] for row in table.faint if row in position]
     return replace(table, columns=cut, faint=faint, ceilings=sum(row < table.ceilings for row in rows))
 
 

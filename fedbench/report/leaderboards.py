@@ -133,7 +133,7 @@ class Leaderboard:
 
     @cached_property
     def collapses(self) -> dict[str, dict[int, str]]:
-        """By row, by seed, how those seeds collapsed that did, see `fedbench.results.collapse`."""
+        """By row, by seed, how those seeds collapsed that did, see `fedbench.results.scores.collapse`."""
         found: dict[str, dict[int, str]] = {}
         for row in self.rows:
             if row.role == "constant":  # it cannot do otherwise

@@ -88,8 +88,8 @@ class Standing:
         """By method: ceilings first, then the best mean rank, then those without a score."""
         roles = {label: row.role for found in reversed(self.rows.values()) for label, row in found.items()}
         order = dict.fromkeys(label for found in self.rows.values() for label in found)
-        place = {label: i for i, label in enumerate(self.methods)}
-        shown = sorted(order, key=lambda label: (roles[label] != "ceiling", place.get(label, len(place))))
+        position = {label: i for i, label in enumerate(self.methods)}
+        shown = sorted(order, key=lambda label: (roles[label] != "ceiling", position.get(label, len(position))))
         return {label: roles[label] for label in shown}
 
 

@@ -87,8 +87,8 @@ def to_markdown(found: pandas.DataFrame) -> str:
     parts = [f"## {_escape_markdown(shared)}"] if shared else []
     for page in pages:
         lines = [f"### {_escape_markdown(page.title)}"]
-        for place, table in enumerate(page.tables):
-            first = (page.above, page.warning) if not place else ()
+        for position, table in enumerate(page.tables):
+            first = (page.above, page.warning) if not position else ()
             for text in filter(None, (table.caption, *first)):
                 lines += ["", _escape_markdown(text)]
             lines += ["", *_piped_table(table.columns)]
@@ -148,9 +148,9 @@ def _parts(table: Table) -> Iterator[tuple[Sequence[Column], str]]:
     """Scores, gaps, costs and domains as separate tables, each with the names; the first has the caption."""
     names = [column for column in table.columns if column.part == "name"]
     parts = dict.fromkeys(column.part for column in table.columns if column.part != "name")
-    for place, part in enumerate(parts):
+    for position, part in enumerate(parts):
         columns = [*names, *(column for column in table.columns if column.part == part)]
-        yield columns, part if place else table.caption
+        yield columns, part if position else table.caption
 
 
 def _tabular(columns: Sequence[Column], caption: str, ceilings: int) -> list[str]:
@@ -252,12 +252,12 @@ def _show_page(page: Page, console: Console) -> None:
     from rich.text import Text
 
     console.print(Text(page.title, style="bold"))
-    for place, table in enumerate(page.tables):
+    for position, table in enumerate(page.tables):
         if table.caption:
             console.print(Text(table.caption, style="dim"))
-        if page.above and not place:
+        if page.above and not position:
             console.print(Text(page.above), width=min(console.width, WIDE))
-        if page.warning and not place:
+        if page.warning and not position:
             console.print(Text(page.warning, style="yellow"), width=min(console.width, WIDE))
         for columns in _fitting(table.columns, console.width):
             console.print(_grid(table, columns, console))
@@ -292,8 +292,8 @@ def _fitting(found: Sequence[Column], width: int) -> list[list[Column]]:
         if tables and sum(_width(column, width) + GAP for column in tables[-1]) + taken + size <= width:
             tables[-1] += own
             continue
-        for place, column in enumerate(own):
-            there = taken + sum(_width(one, width) + GAP for one in tables[-1]) if tables and place else width
+        for position, column in enumerate(own):
+            there = taken + sum(_width(one, width) + GAP for one in tables[-1]) if tables and position else width
             if there + _width(column, width) + GAP > width:
                 tables.append([])
             tables[-1].append(column)

@@ -34,13 +34,13 @@ class Spending:
 
     def by(self, t: int) -> float:
         """The total by the end of round t."""
-        place = bisect_right(self.rounds, t)
-        return self.totals[place - 1] if place else 0.0
+        position = bisect_right(self.rounds, t)
+        return self.totals[position - 1] if position else 0.0
 
     def until(self, amount: float) -> float:
         """The last round that ends within the amount; infinity where all of them do."""
-        place = bisect_right(self.totals, without_noise(amount), key=without_noise)
-        return self.rounds[place] - 1 if place < len(self.rounds) else math.inf
+        position = bisect_right(self.totals, without_noise(amount), key=without_noise)
+        return self.rounds[position] - 1 if position < len(self.rounds) else math.inf
 
     @property
     def total(self) -> float:

@@ -126,8 +126,8 @@ def _limit(metric: str, tolerance: float) -> float:
 
 def shared(before: Iterable[Result], after: Iterable[Result]) -> bool:
     """Whether two folders have a name in common that means two cells, and not one that both paths lead to."""
-    places = {(r.suite, *r.entry.key): r.folder.resolve() for r in before}
-    return any(places.get((r.suite, *r.entry.key), r.folder.resolve()) != r.folder.resolve() for r in after)
+    folders = {(r.suite, *r.entry.key): r.folder.resolve() for r in before}
+    return any(folders.get((r.suite, *r.entry.key), r.folder.resolve()) != r.folder.resolve() for r in after)
 
 
 def settings(pairs: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> pandas.DataFrame:

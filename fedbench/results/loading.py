@@ -19,8 +19,7 @@ from fedbench.results.files import ALWAYS
 from fedbench.results.index import CELLS, INDEX, MAKE_SOME, SOME, Entry, visible
 from fedbench.results.manifest import MANIFEST, read_manifest
 from fedbench.results.packed_tables import PackedTables, folder_of, packed_tables, stamp_of, suite_folder_of
-from fedbench.results.result import Result, first_line
-from fedbench.results.suite_tables import SuiteTables
+from fedbench.results.result import Result, SuiteTables, first_line
 from fedbench.words import counted, shortened
 
 MOST_TOLD = 20  # lines on what is wrong
@@ -114,7 +113,7 @@ def examine(paths: Iterable[str | Path], candidates: bool = False) -> Found:
     folders: dict[str, set[Path]] = {}
     for (folder, _), result in (found | undecided).items():
         folders.setdefault(result.suite, set()).add(folder)
-    shared = {suite for suite, places in folders.items() if len(places) > 1}
+    shared = {suite for suite, own in folders.items() if len(own) > 1}
     results, others = (
         [replace(r, suite=f"{r.suite} ({_here(r.suite_folder)})") if r.suite in shared else r for r in known.values()]
         for known in (found, undecided)

@@ -159,9 +159,9 @@ class PackedTables:
             return None
         if kind not in self._spans:
             self._spans[kind] = spans(self.table(kind))
-        if (place := self._spans[kind].get(id)) is None:
+        if (position := self._spans[kind].get(id)) is None:
             return None
-        own = self.table(kind).slice(place[0], place[1] - place[0]).drop_columns([CELL])
+        own = self.table(kind).slice(position[0], position[1] - position[0]).drop_columns([CELL])
         return own.cast(arrow_schema(kind))
 
     @cached_property
@@ -186,13 +186,13 @@ class PackedTables:
                     continue
                 column = table[name].combine_chunks()
                 if name in PLAIN:
-                    places, values = range(len(column)), column.to_pylist()
+                    positions, values = range(len(column)), column.to_pylist()
                     known = list(dict.fromkeys(value for value in values if value is not None))
                 else:
-                    places = column.indices.to_pylist()
+                    positions = column.indices.to_pylist()
                     values = known = [parsed(text) for text in column.dictionary.to_pylist()]
                 section = CONFIG if name.startswith(CONFIG) else ""
-                found.append((section, name.removeprefix(section).removeprefix(MANIFEST_PART), places, values))
+                found.append((section, name.removeprefix(section).removeprefix(MANIFEST_PART), positions, values))
                 check_parts(name.removeprefix(MANIFEST_PART), known)
                 needed -= set() if column.null_count else {name}
             if needed:
@@ -208,12 +208,12 @@ class PackedTables:
         if (row := self.ids.get(id)) is None:
             return None
         found: dict[str, Any] = {"result_version": RESULT_VERSION, "id": id, "config": {}}
-        for section, name, places, values in self._parts:
-            if (place := places[row]) is None:
+        for section, name, positions, values in self._parts:
+            if (position := positions[row]) is None:
                 continue
             if section:
-                found["config"][name] = values[place]
-            elif (value := values[place]) is not None or name not in PLAIN or name == "reason":
+                found["config"][name] = values[position]
+            elif (value := values[position]) is not None or name not in PLAIN or name == "reason":
                 found[name] = value
         return found
 

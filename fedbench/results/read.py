@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedbench.results.columns import COLUMNS
 from fedbench.results.loading import Found, examine, load
-from fedbench.results.result import Result
-from fedbench.results.suite_tables import SuiteTables
+from fedbench.results.result import Result, SuiteTables
 from fedbench.types import GLOBAL
 
 if TYPE_CHECKING:

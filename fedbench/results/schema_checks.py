@@ -164,8 +164,8 @@ def check_all(name: str, values: Sequence[Any], wanted: Any) -> None:
     try:
         adapter(list[_bounded(wanted)]).validate_python([*values])  # type: ignore[misc]  # a type made here
     except ValidationError as error:
-        place, *parts = error.errors(include_url=False)[0]["loc"]
-        value = values[int(place)]
+        position, *parts = error.errors(include_url=False)[0]["loc"]
+        value = values[int(position)]
         for part in parts:  # which also names members of unions
             if isinstance(value, dict) and part in value:
                 name, value = f"{name}.{part}", value[part]

@@ -185,11 +185,11 @@ def _with_later(kind: str, table: pyarrow.Table) -> pyarrow.Table:
     missing = {name: same for name, same in LATER.get(kind, {}).items() if name not in table.schema.names}
     if not missing or table.schema.names != [name for name in schema.names if name not in missing]:
         return table
-    for place, field in enumerate(schema):
+    for position, field in enumerate(schema):
         if field.name in missing:
             same = missing[field.name]
             column = pa.nulls(len(table), field.type) if same is None else table[same]
-            table = table.add_column(place, field, column)
+            table = table.add_column(position, field, column)
     return table
 
 

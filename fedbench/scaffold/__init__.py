@@ -47,9 +47,9 @@ def filled(kind: str, words: Mapping[str, str]) -> dict[Path, bytes]:
 def put(made: Mapping[Path, bytes], folder: Path = Path()) -> None:
     """Write files that are not there yet, all or none. Raises UserError, before anything is written, where one of them
     is; or where one cannot be written."""
-    if taken := [str(folder / place) for place in made if (folder / place).exists()]:
+    if taken := [str(folder / path) for path in made if (folder / path).exists()]:
         raise UserError(f"{', '.join(taken)}: already there; nothing was written. Choose another place, or move it.")
-    missing = {folder / place: content for place, content in made.items()}
+    missing = {folder / path: content for path, content in made.items()}
     new_folders = {above for file in missing for above in file.parents if not above.exists()}
     try:
         for file, content in missing.items():
@@ -109,8 +109,8 @@ def with_schema(made: Mapping[Path, bytes], schema: bytes) -> dict[Path, bytes]:
     """Files to be written, in which suites name that schema."""
     address = address_of(schema)
     return {
-        place: with_schema_line(content.decode(), address).encode() if place.suffix == ".yaml" else content
-        for place, content in made.items()
+        path: with_schema_line(content.decode(), address).encode() if path.suffix == ".yaml" else content
+        for path, content in made.items()
     }
 
 

@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
+import torch
 
 from fedbench.devices.fitting import RoundSeconds, round_seconds
 from fedbench.errors import UserError
@@ -19,13 +20,12 @@ from fedbench.results.columns import SIMULATED
 from fedbench.results.scores import evaluated_rounds
 from fedbench.seeding import numpy_generator
 from fedbench.simulation.client_storage import ClientStorage
-from fedbench.simulation.commonest import commonest
 from fedbench.simulation.evaluation import Answers, Deployment, Evaluation, Runnable, Score, Scored, offered_by
 from fedbench.simulation.failure_reason import Diverged
 from fedbench.simulation.faults import NOT_FINITE
 from fedbench.simulation.federation import Federation
 from fedbench.simulation.layer_effects import effects
-from fedbench.types import ClientCost, Cohort, Dataset, Report, Size, Uploads
+from fedbench.types import GLOBAL, ClientCost, Cohort, Dataset, Report, Size, Uploads
 
 Rows = list[dict[str, Any]]
 Tables = Mapping[str, Rows]
@@ -372,3 +372,32 @@ class Clock:
             return 1.0, 1.0
         processor, network = numpy_generator(self.seed, t, client, "devices/jitter").standard_normal(2)
         return math.exp(self.jitter * processor), math.exp(self.jitter * network)
+
+
+def commonest(t: int, evaluation: Evaluation, answers: Answers) -> list[dict[str, Any]]:
+    """The rows of answers.parquet of the models after round t, counted from 1.
+
+    The domains of a global model are counted together. Clients' own models are counted one by one, so that the share is
+    1 only where each of them says the same of all its examples. A model whose examples are all of one class is left
+    out: a good one answers with that class alone. Next tokens have no rows: a text has many answers.
+    """
+    if evaluation.of_tokens:
+        return []
+    personal = any(one.client != GLOBAL for one in evaluation.passes)
+    parts: dict[tuple[str, int], list[int]] = {}  # by split and model, the positions of its splits
+    for s, split in enumerate(evaluation.splits):
+        parts.setdefault((split.split, split.client if personal else GLOBAL), []).append(s)
+    found: dict[tuple[str, str], tuple[int, int]] = {}  # by split and output: examples, and those of the top answers
+    for (name, _), positions in parts.items():
+        chosen = [evaluation.splits[s] for s in positions]
+        labels = np.concatenate([evaluation.images[name].labelled.y[split.indices] for split in chosen])
+        if (labels == labels[0]).all():
+            continue
+        for output, logits in answers.items():
+            said = torch.cat([logits[s].argmax(1) for s in positions])
+            examples, top = found.get((name, output), (0, 0))
+            found[name, output] = examples + len(said), top + int(said.bincount().max())
+    return [
+        {"round": t, "split": name, "output": output, "examples": examples, "top_share": top / examples}
+        for (name, output), (examples, top) in found.items()
+    ]

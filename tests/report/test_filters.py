@@ -1,4 +1,4 @@
-"""fedbench/report/filters.py: which columns of a frame, and rows in which order, in every format."""
+"""fedbench/report/frames.py: which columns of a frame, and rows in which order, in every format."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import pytest
 from command import fedbench
 from factories import eval_rows, write_cell
 
-from fedbench.report.filters import chosen
-from fedbench.report.frames import Format, frame
+from fedbench.report.frames import Format, chosen, frame
 
 SCORES = {"fedra": (0.9, 0.7), "fedavg": (0.6, 0.4), "head_only": (0.85, 0.95), "allsmall": (0.5, 0.51)}
 SIX = sum([0.8] * 6) / 6  # 0.7999999999999999

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from fedbench.results.collapse import collapse, constant_rounds, fall
+from fedbench.results.scores import collapse, constant_rounds, fall
 from fedbench.results.tables import to_table
 
 

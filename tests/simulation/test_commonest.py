@@ -8,9 +8,9 @@ import torch
 
 from fedbench.results.tables import to_table
 from fedbench.simulation.batches import Pixels
-from fedbench.simulation.commonest import commonest
 from fedbench.simulation.evaluation import Evaluation
 from fedbench.simulation.federated_data import EvalSplit
+from fedbench.simulation.round_records import commonest
 from fedbench.types import Images
 
 COLOURS = torch.arange(6, dtype=torch.uint8)  # one for each image; its class is its colour modulo 3

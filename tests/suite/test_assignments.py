@@ -1,4 +1,4 @@
-"""fedbench/suite/assignments.py: seeds rotate or shuffle who has which size or device."""
+"""fedbench/suite/points.py: seeds rotate or shuffle who has which size or device."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from itertools import pairwise
 import pytest
 from made_up import SMALL
 
-from fedbench.suite.assignments import arrangement
-from fedbench.suite.points import repeats
+from fedbench.suite.points import arrangement, repeats
 
 DEPTHS = [12, 10, 8, 6, 4, 3]
 SHUFFLED = SMALL.replace("[12, 10, 8, 6, 4, 3]", "{by_domain: [12, 10, 8, 6, 4, 3]}\n  shuffle_capacities: true")

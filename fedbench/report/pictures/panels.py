@@ -155,7 +155,7 @@ def pareto(
         front = found[found["front"].astype(bool)]
         steps = (front["spent"] / unit, times * front["mean"])
         ax.plot(*steps, color=GREY, linewidth=0.8, zorder=1, drawstyle="steps-post")  # between two the cheaper holds
-        places = {}
+        positions = {}
         for row in found.to_dict("records"):
             label, x, y = row["method"], row["spent"] / unit, times * row["mean"]
             look: dict[str, Any] = {**looks[label], "linestyle": "none"}
@@ -165,9 +165,9 @@ def pareto(
             ax.errorbar(x, y, bar, alpha=alpha, elinewidth=0.8, markersize=4 if grey else 6, **look)
             if not grey:  # the legend has an empty line, which is never faint
                 ax.plot([], [], label=label, markersize=6, **look)
-            places[label] = (label, x, y)
+            positions[label] = (label, x, y)
         _cost_axis(ax, logarithmic=largest > FAR * least > 0)
-        return [places[label] for label in dict.fromkeys(ordered) if label in places]
+        return [positions[label] for label in dict.fromkeys(ordered) if label in positions]
 
     return panelled(panels, draw, looks, f"{AXES.get(what, what)} ({name})", in_percent(metric))
 

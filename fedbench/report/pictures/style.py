@@ -178,9 +178,9 @@ def name_points(ax: Axes, points: Sequence[Named], looks: Mapping[str, Mapping[s
     """Write names next to points, as far as there is room for them: none covers another point or name."""
     scale = POINTS / ax.figure.dpi
     room = ax.get_window_extent()
-    places = [ax.transData.transform((x, y)) * scale for _, x, y in points]
-    taken = [(x - 3, x + 3, y - 3, y + 3) for x, y in places]
-    for (label, x, y), (left, low) in zip(points, places, strict=True):
+    positions = [ax.transData.transform((x, y)) * scale for _, x, y in points]
+    taken = [(x - 3, x + 3, y - 3, y + 3) for x, y in positions]
+    for (label, x, y), (left, low) in zip(points, positions, strict=True):
         wide = inches(label, SMALL) * POINTS
         for dx, dy, side in SPOTS:
             start = left + dx - {"left": 0.0, "right": wide, "center": wide / 2}[side]

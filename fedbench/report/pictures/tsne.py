@@ -132,9 +132,9 @@ def tsne(points: Mapping[str, Points]) -> Figure:
 
 
 def _scatter(ax: Axes, xy: np.ndarray, group: np.ndarray, names: Mapping[int, str]) -> None:
-    for place, (k, name) in enumerate(names.items()):
+    for position, (k, name) in enumerate(names.items()):
         at = xy[group == k]
-        look: dict[str, Any] = {"color": COLORS[place % len(COLORS)], "marker": MARKERS[place % len(MARKERS)]}
+        look: dict[str, Any] = {"color": COLORS[position % len(COLORS)], "marker": MARKERS[position % len(MARKERS)]}
         ax.scatter(at[:, 0], at[:, 1], s=SIZE, label=name, linewidths=0, alpha=0.85, **look)
     ax.set_xticks([])
     ax.set_yticks([])

@@ -213,13 +213,13 @@ def letters(methods: Sequence[str], differ: Collection[frozenset[str]]) -> dict[
     insert and absorb, then letters that say nothing new are left out. methods: the best first, which has the letter a.
     differ: the pairs that are significantly different.
     """
-    place = {name: i for i, name in enumerate(methods)}
+    position = {name: i for i, name in enumerate(methods)}
     groups = {frozenset(methods)}
     for pair in (found for two in combinations(methods, 2) if (found := frozenset(two)) in differ):
         split = {group - {name} for group in groups if pair <= group for name in pair}
         kept = {group for group in groups if not pair <= group}
         groups = kept | {group for group in split if not any(group <= other for other in kept)}
-    columns = _needed(sorted(groups, key=lambda group: sorted(place[name] for name in group)))
+    columns = _needed(sorted(groups, key=lambda group: sorted(position[name] for name in group)))
     return {name: "".join(_letter(i) for i, group in enumerate(columns) if name in group) for name in methods}
 
 

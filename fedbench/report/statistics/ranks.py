@@ -136,8 +136,8 @@ def signed_ranks(rows: Sequence[Sequence[float]]) -> list[float]:
 
 def _ranks(d: Sequence[float]) -> np.ndarray:
     """1 for the smallest size; ties share the mean of their ranks."""
-    _, place, counts = np.unique(np.abs(d), return_inverse=True, return_counts=True)
-    return (np.cumsum(counts) - (counts - 1) / 2)[place]
+    _, position, counts = np.unique(np.abs(d), return_inverse=True, return_counts=True)
+    return (np.cumsum(counts) - (counts - 1) / 2)[position]
 
 
 def normal(d: Sequence[float]) -> float:

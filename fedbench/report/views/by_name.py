@@ -8,7 +8,7 @@ from typing import Any
 import pandas
 
 from fedbench.registry.registry import Registry
-from fedbench.report.filters import chosen as filtered
+from fedbench.report.frames import chosen as filtered
 from fedbench.report.grouping import cited, roles_of
 from fedbench.report.leaderboards import Leaderboard, leaderboards
 from fedbench.report.paper import comparisons

@@ -61,11 +61,11 @@ def worst_clients(found: pandas.DataFrame) -> pandas.DataFrame:
     sign = 1 if higher_is_better(found.attrs["metric"]) else -1
     order = (sign * found[methods].mean(axis=1)).fillna(math.inf).tolist()  # the worst first
     kept, notes = list[int](), dict[tuple[str, ...], str]()
-    for key, places in tables(found).items():
-        if len(places) > MOST_CLIENTS:
-            notes[key] = f"{MOST_CLIENTS} of {len(places)} clients, those that do worst; csv has all"
-            places = sorted(sorted(places, key=order.__getitem__)[:MOST_CLIENTS])
-        kept += places
+    for key, positions in tables(found).items():
+        if len(positions) > MOST_CLIENTS:
+            notes[key] = f"{MOST_CLIENTS} of {len(positions)} clients, those that do worst; csv has all"
+            positions = sorted(sorted(positions, key=order.__getitem__)[:MOST_CLIENTS])
+        kept += positions
     pages = [
         {**one, "notes": [notes[key]]} if (key := tuple(one["key"])) in notes else one for one in found.attrs["pages"]
     ]

@@ -22,7 +22,7 @@ from fedbench.report.significance import (
 )
 from fedbench.report.statistics.intervals import BCA_FROM
 from fedbench.report.statistics.pairs import Pair
-from fedbench.results.collapse import CONSTANT
+from fedbench.results.scores import CONSTANT
 from fedbench.words import amount, counted
 
 BOARD = (

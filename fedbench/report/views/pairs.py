@@ -64,9 +64,9 @@ def _pairs(board: Leaderboard, baseline: str | None) -> pandas.DataFrame:
     if baseline is not None:
         found = [row.gap for row in board.shown if row.gap and not row.output]
     else:
-        place = {row.label: i for i, row in enumerate(board.contenders)}
-        ordered = (pair if place[pair.method] < place[pair.other] else turned(pair) for pair in board.pairs)
-        found = sorted(ordered, key=lambda pair: (place[pair.method], place[pair.other]))
+        position = {row.label: i for i, row in enumerate(board.contenders)}
+        ordered = (pair if position[pair.method] < position[pair.other] else turned(pair) for pair in board.pairs)
+        found = sorted(ordered, key=lambda pair: (position[pair.method], position[pair.other]))
     flips = [sign_flip(pair.values) if pair.p == pair.p and pair.values else math.nan for pair in found]
     rows = frame_of(found).assign(p_sign_flip=flips, **board.place._asdict())
     return rows.assign(n_draws=rows["n"] if board.replicate == "draw" else None)
@@ -79,9 +79,9 @@ def matrix(found: pandas.DataFrame) -> pandas.DataFrame:
     if found.attrs.get("baseline") or found.attrs.get("columns") or longest < MATRIX_FROM:
         return found
     rows, most = [], 0
-    for key, places in places_of.items():
+    for key, positions in places_of.items():
         signs: dict[tuple[str, str], str] = {}
-        ones, others, verdicts = (found[name].iloc[places].tolist() for name in ("method", "other", "verdict"))
+        ones, others, verdicts = (found[name].iloc[positions].tolist() for name in ("method", "other", "verdict"))
         for one, two, verdict in zip(ones, others, verdicts, strict=True):
             signs |= {(one, two): SIGNS[verdict], (two, one): SIGNS[OPPOSITE.get(verdict, verdict)]}
         names = list(dict.fromkeys([*ones, *others]))
