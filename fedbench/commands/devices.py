@@ -112,8 +112,11 @@ def of_backbone(
 class Fits:
     """What fits by scenario, variant, backbone and method.
 
-    missing: notes on methods without a size · ruled: what sizes must fit into · how: a sentence on how clients train ·
-    failed: whether a plugin has failed.
+    Attributes:
+        missing: notes on methods without a size.
+        ruled: what sizes must fit into.
+        how: a sentence on how clients train.
+        failed: whether a plugin has failed.
     """
 
     found: Mapping[Where, Found]

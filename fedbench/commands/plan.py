@@ -118,9 +118,13 @@ def forecast(
     """The rows: of a suite that is tuned first all candidates of a method as one, then the cells that report, as the
     candidates that lead by now would have them; and how long all takes here, where that is asked for.
 
-    chosen: scenarios, methods, seeds and variants, as `Suite.points` has them · folder: of the suite's results ·
-    timed: whether to say how long it takes, as far as past cells tell · preparing: see `runner.cells`. Raises
-    UserError.
+    Args:
+        chosen: scenarios, methods, seeds and variants, as `Suite.points` has them.
+        folder: of the suite's results.
+        timed: whether to say how long it takes, as far as past cells tell.
+        preparing: see `runner.cells`.
+
+    Raises UserError.
     """
     named = {key: chosen[key] for key in ("scenarios", "methods", "variants")}
     given, contests, there = suite, list[Contest](), dict[Path, Cell]()

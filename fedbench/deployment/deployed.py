@@ -30,7 +30,13 @@ TIMES = ("node_seconds", "train_seconds", "cpu_seconds")  # as a node measures t
 
 @dataclass(frozen=True)
 class Reply:
-    """What came of a message. content: the answer, None where there is none · lost: why · seconds: to the answer."""
+    """What came of a message.
+
+    Attributes:
+        content: the answer, None where there is none.
+        lost: why.
+        seconds: to the answer.
+    """
 
     content: bytes | None = None
     lost: str = ""
@@ -52,8 +58,12 @@ class Nodes(Protocol):
 class Deployed(Simulation):
     """A simulation whose clients train on nodes, with the numbers of the sequential engine.
 
-    cell: the id that nodes know it by · nodes: where its clients are · own: what they have said of examples of their
-    own, where they have such. Raises UserError for a method whose clients no node can be.
+    Attributes:
+        cell: the id that nodes know it by.
+        nodes: where its clients are.
+        own: what they have said of examples of their own, where they have such.
+
+    Raises UserError for a method whose clients no node can be.
     """
 
     def __init__(
@@ -182,7 +192,12 @@ class Deployed(Simulation):
 
 @dataclass(frozen=True)
 class Sent:
-    """A message to a node. payload: bytes of its tensors · hashes: of the frozen weights that its node has then."""
+    """A message to a node.
+
+    Attributes:
+        payload: bytes of its tensors.
+        hashes: of the frozen weights that its node has then.
+    """
 
     content: bytes
     payload: int
@@ -191,7 +206,12 @@ class Sent:
 
 @dataclass(frozen=True)
 class Answer:
-    """What came back. lost: why nothing did that can be used · size: bytes of the message."""
+    """What came back.
+
+    Attributes:
+        lost: why nothing did that can be used.
+        size: bytes of the message.
+    """
 
     facts: wire.Facts
     tensors: wire.Tensors

@@ -118,7 +118,12 @@ class Federation(Processes):
     """
 
     def create(self, clients: int, host: str, port: int, names: Sequence[str] = ()) -> None:
-        """Make certificates and keys. host: what it listens on · names: what nodes may call it by."""
+        """Make certificates and keys.
+
+        Args:
+            host: what it listens on.
+            names: what nodes may call it by.
+        """
         make_certificates(self.folder, list(dict.fromkeys([*names, host, "127.0.0.1", "localhost"])))
         for client in range(clients):
             make_key(self.key(client))

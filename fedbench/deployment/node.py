@@ -35,8 +35,10 @@ from fedbench.types import CLASSIFICATION, Clients, Objective
 class Node:
     """What answers the server's messages; of equal ones in the same way, since Flower may deliver one twice.
 
-    folder: where frozen weights are kept that are sent once · examples: its own · plugins: files of third-party
-    components that cells may name.
+    Attributes:
+        folder: where frozen weights are kept that are sent once.
+        examples: its own.
+        plugins: files of third-party components that cells may name.
     """
 
     def __init__(self, folder: Path, examples: Examples, plugins: Sequence[str] = ()) -> None:

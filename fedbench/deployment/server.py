@@ -23,9 +23,11 @@ GONE = "its node is not there"
 class Patience:
     """How long the server waits.
 
-    start: seconds for all nodes before the first round · back: seconds, once, for one that is missing later · answer:
-    seconds for the answers of a round · least: the share of a round's nodes that must answer, or the cell is
-    interrupted.
+    Attributes:
+        start: seconds for all nodes before the first round.
+        back: seconds, once, for one that is missing later.
+        answer: seconds for the answers of a round.
+        least: the share of a round's nodes that must answer, or the cell is interrupted.
     """
 
     start: float = 300.0

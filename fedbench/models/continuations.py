@@ -33,7 +33,12 @@ class Continuing(Protocol):
 
 
 class Encoded(NamedTuple):
-    """One text. ids: of all its tokens, its end included · start: the first token that counts."""
+    """One text.
+
+    Attributes:
+        ids: of all its tokens, its end included.
+        start: the first token that counts.
+    """
 
     ids: list[int]
     start: int

@@ -54,8 +54,11 @@ os.register_at_fork(after_in_child=_start_afresh)
 class ChildFailed(Exception):
     """A child has no result.
 
-    reason: follows on its name in a sentence · late: it was out of time · traceback: its Python stack, if known ·
-    output: what it printed.
+    Attributes:
+        reason: follows on its name in a sentence.
+        late: it was out of time.
+        traceback: its Python stack, if known.
+        output: what it printed.
     """
 
     def __init__(self, reason: str, end: End, traceback: str | None = None) -> None:
@@ -66,8 +69,14 @@ class ChildFailed(Exception):
 
 @dataclass(frozen=True)
 class End:
-    """How a process ended. code: its exit code, or a signal's number below 0; None where its guard was killed · late:
-    it was out of time · memory: bytes, where it took more than the limit · output: what it printed."""
+    """How a process ended.
+
+    Attributes:
+        code: its exit code, or a signal's number below 0; None where its guard was killed.
+        late: it was out of time.
+        memory: bytes, where it took more than the limit.
+        output: what it printed.
+    """
 
     code: int | None = None
     late: bool = False
@@ -78,7 +87,9 @@ class End:
 class Child:
     """A function at work in a separate process.
 
-    end: how its process ended; None until then · answer: what the function returned or raised; None until then.
+    Attributes:
+        end: how its process ended; None until then.
+        answer: what the function returned or raised; None until then.
     """
 
     def __init__(

@@ -92,8 +92,12 @@ def following_seed(results: Iterable[Result]) -> list[tuple[str, str]]:
 
 
 def _shared(result: Result, plugins: Collection[str], following: Collection[tuple[str, str]]) -> dict[str, Any]:
-    """What must agree; in place of settings that a method brings itself, what its suite gives all others. plugins:
-    those that computed all cells · following: options that are the seed."""
+    """What must agree; in place of settings that a method brings itself, what its suite gives all others.
+
+    Args:
+        plugins: those that computed all cells.
+        following: options that are the seed.
+    """
     theirs = {key: value for key, value in (result.entry.shared or {}).items() if key in OPTIONS}
     config = {**result.manifest["config"], **theirs}
     shared = {key: config.get(key) for key in SHARED} | {"fingerprints": result.manifest.get("fingerprints")}

@@ -136,8 +136,12 @@ class MeanScore:
 
 
 def score(by_seed: Mapping[int, float], draws: Draws, fraction: bool = False) -> MeanScore:
-    """The mean over seeds. draws: where some are one replicate, see `difference` · fraction: whether its interval ends
-    at 0 and 1, as scores do."""
+    """The mean over seeds.
+
+    Args:
+        draws: where some are one replicate, see `difference`.
+        fraction: whether its interval ends at 0 and 1, as scores do.
+    """
     values = list(by_draw(by_seed, draws).values())
     around = interval(values)
     low, high, kind = (around.low, around.high, around.kind) if around else (None, None, None)

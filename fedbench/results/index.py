@@ -28,10 +28,13 @@ MEND = f"Restore it from a copy, or delete the suite's folder and run the whole 
 class Entry:
     """One name under which a cell appears. Several entries may have one cell.
 
-    cell: its id · shared: of a method that brings settings of its own, what its suite gives all others in place of
-    those sections: what it has itself stands in the cell's configuration · candidate: of a tuning, the number of the
-    one that this cell tries; None for a cell that reports · ignored: what this name's scenario sets of the parts that
-    the cell's method does not read, which may be another in the cell's configuration.
+    Attributes:
+        cell: its id.
+        shared: of a method that brings settings of its own, what its suite gives all others in place of those sections:
+            what it has itself stands in the cell's configuration.
+        candidate: of a tuning, the number of the one that this cell tries; None for a cell that reports.
+        ignored: what this name's scenario sets of the parts that the cell's method does not read, which may be another
+            in the cell's configuration.
     """
 
     scenario: str
@@ -232,8 +235,9 @@ def visible(folder: Path) -> list[str]:
 class Expected:
     """One number of a paper. metric: a domain, or "average" · value_percent and std: as printed, in percent.
 
-    variant: the sweep point, without what overlay and command line add to it · rounds: after how many, None where the
-    suite does not say.
+    Attributes:
+        variant: the sweep point, without what overlay and command line add to it.
+        rounds: after how many, None where the suite does not say.
     """
 
     scenario: str

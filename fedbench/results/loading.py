@@ -29,9 +29,10 @@ MOST_TOLD = 20  # lines on what is wrong
 class Found:
     """What lies under a folder.
 
-    wrong: a line on everything that is not as it was written, its path first; results that cannot be shown without it
-    have a fault · undecided: where candidates are left out, those of methods of which the index names nothing
-    else.
+    Attributes:
+        wrong: a line on everything that is not as it was written, its path first; results that cannot be shown without
+            it have a fault.
+        undecided: where candidates are left out, those of methods of which the index names nothing else.
     """
 
     results: list[Result]

@@ -19,8 +19,10 @@ _UNIT = re.compile(r"[^\s\x00-\x1f\x7f-\x9f][^\x00-\x1f\x7f-\x9f]{0,11}")
 class Measure:
     """What a metric says of itself, "" where it says nothing.
 
-    better: HIGHER or LOWER · unit: `%` for a fraction that is shown times 100, or any short text · format: of Python,
-    as `.2f`.
+    Attributes:
+        better: HIGHER or LOWER.
+        unit: `%` for a fraction that is shown times 100, or any short text.
+        format: of Python, as `.2f`.
     """
 
     better: str = ""

@@ -132,8 +132,10 @@ def _config(cells: Mapping[int, Mapping[int, Path]]) -> dict[str, Any] | None:
 class CandidateRun:
     """A candidate's run on one seed, after all rounds.
 
-    score: the last validation score, None where it has none · fall: how far that lies below its best · veto: why the
-    candidate cannot win, "" where it can.
+    Attributes:
+        score: the last validation score, None where it has none.
+        fall: how far that lies below its best.
+        veto: why the candidate cannot win, "" where it can.
     """
 
     score: float | None
@@ -145,8 +147,10 @@ class CandidateRun:
 class Confirmation:
     """How far the confirmation of the best candidates has come.
 
-    asked: by candidate, the seeds on which it is to run all rounds, or has · winner: None where there is none, or none
-    yet · over: whether all that is asked has ended.
+    Attributes:
+        asked: by candidate, the seeds on which it is to run all rounds, or has.
+        winner: None where there is none, or none yet.
+        over: whether all that is asked has ended.
     """
 
     asked: Mapping[int, Sequence[int]]

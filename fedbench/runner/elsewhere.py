@@ -101,7 +101,12 @@ class Cluster(Protocol):
 
 @dataclass
 class _Task:
-    """A cell that was submitted. handle: the cluster's · before: the manifest of an earlier run."""
+    """A cell that was submitted.
+
+    Attributes:
+        handle: the cluster's.
+        before: the manifest of an earlier run.
+    """
 
     job: CellJob
     handle: Any

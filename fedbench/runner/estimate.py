@@ -57,8 +57,10 @@ class Time:
 class Estimate:
     """What a suite takes, in seconds, on `workers` processes.
 
-    cells: by id, those that can be computed · total: of those whose time is known · left: of these, of those that have
-    not run.
+    Attributes:
+        cells: by id, those that can be computed.
+        total: of those whose time is known.
+        left: of these, of those that have not run.
     """
 
     cells: dict[str, Time]
@@ -336,7 +338,12 @@ def _answered(id: str, config: Config, registry: Registry, answer: Callable[[str
 
 @dataclass
 class _Batch:
-    """Cells that one child process is asked about, one after the other. left: those to come · until: its deadline."""
+    """Cells that one child process is asked about, one after the other.
+
+    Attributes:
+        left: those to come.
+        until: its deadline.
+    """
 
     left: list[Asked]
     child: Child
@@ -352,9 +359,12 @@ class Asking:
     `refused` where a method refuses its configuration, with the `option` to blame; under `broke` where a plugin raises,
     and under `failed` where it ends, hangs or crashes its process.
 
-    function: as of `Child`, which gives `cells` and the other keys of `_started` to `answer_each` · timeout: seconds
-    that one cell may take · groups: cells, those of one method together · given: further arguments · found: the answers
-    by the ids of cells.
+    Attributes:
+        function: as of `Child`, which gives `cells` and the other keys of `_started` to `answer_each`.
+        timeout: seconds that one cell may take.
+        groups: cells, those of one method together.
+        given: further arguments.
+        found: the answers by the ids of cells.
     """
 
     function: str

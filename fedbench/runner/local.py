@@ -59,8 +59,13 @@ class Local:
 
 @dataclass
 class _RunningCell:
-    """A cell at work. before: the manifest of an earlier run, if any · round: the last one that was finished ·
-    stopped: it was asked to end."""
+    """A cell at work.
+
+    Attributes:
+        before: the manifest of an earlier run, if any.
+        round: the last one that was finished.
+        stopped: it was asked to end.
+    """
 
     job: CellJob
     child: Child

@@ -17,8 +17,9 @@ Listen = Callable[[dict[str, Any]], None]
 class EndedCells:
     """How the cells of a run end; the listener gets their events, and with too many failures no others start.
 
-    candidates: the ids of those cells that a tuning tries, of which one that diverged is no failure · of: the last
-    event of each cell that this run computed, by its id.
+    Attributes:
+        candidates: the ids of those cells that a tuning tries, of which one that diverged is no failure.
+        of: the last event of each cell that this run computed, by its id.
     """
 
     def __init__(self, listen: Listen, max_failures: int | None, candidates: Collection[str] = ()) -> None:
@@ -48,10 +49,14 @@ class EndedCells:
 class RunSummary:
     """What a run left behind: the suite's folder, and every cell's last manifest by its id.
 
-    asked: the cells that were to be computed · computed: those of them that were · behind: those that ended at an
-    earlier round than they were to come to · failures: what counts for `max_failures` · gave_up: that was reached ·
-    undecided: what of a tuning has no winner, because no candidate has a score · unstable: what of it has none, because
-    every candidate was vetoed.
+    Attributes:
+        asked: the cells that were to be computed.
+        computed: those of them that were.
+        behind: those that ended at an earlier round than they were to come to.
+        failures: what counts for `max_failures`.
+        gave_up: that was reached.
+        undecided: what of a tuning has no winner, because no candidate has a score.
+        unstable: what of it has none, because every candidate was vetoed.
     """
 
     suite: str

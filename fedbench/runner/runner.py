@@ -94,11 +94,18 @@ def run(
 ) -> RunSummary:
     """Run a suite and return what is now on disk.
 
-    scenarios, methods, seeds, variants: only these, see `Suite.points` · sets: `dotted.key=value` overrides · add:
-    further methods · plugins: files with plugins of one's own · options: fields of `Options` · observe(suite, all
-    cells, those to do) returns a listener for events, and is called once for each stage of a suite that is tuned first
-    · preparing(done, of): is called before that, as cells are prepared · text: of a suite that is in no file, which
-    messages call by the path. Raises UserError for input that cannot work, before anything is written.
+    Args:
+        scenarios, methods, seeds, variants: only these, see `Suite.points`.
+        sets: `dotted.key=value` overrides.
+        add: further methods.
+        plugins: files with plugins of one's own.
+        options: fields of `Options`.
+        observe: `observe(suite, all cells, those to do)` returns a listener for events, and is called once for each
+            stage of a suite that is tuned first.
+        preparing: `preparing(done, of)` is called before that, as cells are prepared.
+        text: of a suite that is in no file, which messages call by the path.
+
+    Raises UserError for input that cannot work, before anything is written.
     """
     timeout = options.get("timeout") or timeout_in(str(path), text)
     registry = Registry(plugins, reading=min(READING, timeout or READING))
@@ -137,8 +144,11 @@ def _names(keys: Iterable[Key]) -> tuple[str, ...]:
 class Run:
     """A run at work in a suite's folder, of which it holds the lock: its stages, one after the other.
 
-    suite: whose cells it computes; another one for each stage of a suite that is tuned · facts: data and backbones ·
-    folder: of the suite's results · outcome: of the stages so far.
+    Attributes:
+        suite: whose cells it computes; another one for each stage of a suite that is tuned.
+        facts: data and backbones.
+        folder: of the suite's results.
+        outcome: of the stages so far.
     """
 
     def __init__(
@@ -150,7 +160,12 @@ class Run:
         observe: Observe | None = None,
         preparing: Preparing = lambda done, of: None,
     ) -> None:
-        """results: the folder in which the suite's lies · observe, preparing: as of `run`."""
+        """Begin; the lock is taken when the first stage writes.
+
+        Args:
+            results: the folder in which the suite's lies.
+            observe, preparing: as of `run`.
+        """
         self.suite, self.registry, self.facts = suite, registry, facts
         self.observe, self.preparing = observe, preparing
         self.folder = Path(results) / suite.name
@@ -271,7 +286,12 @@ class Run:
                 )
 
     def _job(self, cell: Cell, folder: str, of: int, options: Options, git: str | None) -> CellJob:
-        """The job of a worker. of: how many cells are computed · git: the revision of the suite's folder."""
+        """The job of a worker.
+
+        Args:
+            of: how many cells are computed.
+            git: the revision of the suite's folder.
+        """
         return CellJob(
             folder=Path(folder),
             manifest={**cell.manifest(), "git": git},

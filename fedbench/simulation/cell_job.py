@@ -29,11 +29,17 @@ def config_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
 class CellJob:
     """A cell to compute.
 
-    folder: where its files go · manifest: its first one · plugins: files given by --plugin · processes: how many may
-    compute it together · checkpoint_every: seconds · fresh: whether to start from the beginning · gpu_fraction: of a
-    GPU's memory, the most it may take; None: all · until: after which round it ends as `halved`, to be resumed later;
-    None: after its last · registered: what third-party plugins register (`Registry.found`), so that a worker
-    imports those alone that its cell names.
+    Attributes:
+        folder: where its files go.
+        manifest: its first one.
+        plugins: files given by --plugin.
+        processes: how many may compute it together.
+        checkpoint_every: seconds.
+        fresh: whether to start from the beginning.
+        gpu_fraction: of a GPU's memory, the most it may take; None: all.
+        until: after which round it ends as `halved`, to be resumed later; None: after its last.
+        registered: what third-party plugins register (`Registry.found`), so that a worker imports those alone that its
+            cell names.
     """
 
     folder: Path

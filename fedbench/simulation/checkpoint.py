@@ -52,8 +52,13 @@ class Checkpoints:
     """
 
     def __init__(self, folder: Path, id: str, device: str, every: float = 0.0) -> None:
-        """id: the cell's, in which all is that can change a result · device: the kind it is computed on · every:
-        seconds between two."""
+        """Of a cell, of which nothing is read yet.
+
+        Args:
+            id: the cell's, in which all is that can change a result.
+            device: the kind it is computed on.
+            every: seconds between two.
+        """
         self.folder, self.id, self.device, self.every = folder / CHECKPOINT, id, device, every
         self.store = ClientStore(folder / CLIENTS)
         self.number, self.place = 0, ""  # of the last one that is whole

@@ -59,7 +59,9 @@ class ClientStorage:
     ) -> tuple[ClientCost, list[int]]:
         """What a client pays in round t, and the layers whose frozen weights it is sent; it keeps both.
 
-        held: the layers that it holds in this round · images: positions of those that it trains on.
+        Args:
+            held: the layers that it holds in this round.
+            images: positions of those that it trains on.
         """
         kept = self.of.get(client, Kept())
         lacks, unseen = sorted(set(held) - kept.layers), set(images.tolist()) - kept.images

@@ -52,10 +52,13 @@ class Pass(NamedTuple):
 class Evaluation:
     """The test and validation images of a cell, of so many classes, and what is asked of them.
 
-    train: where positions of validation images point · splits: what is scored, test images and validation images each
-    in a row · batch_size: images of a pass · mixed: whether a pass may hold images of several splits, which saves the
-    short ones at the end of each · personal: whether the clients' models differ; a client's splits are then answered
-    one after the other, so that its model is made once.
+    Attributes:
+        train: where positions of validation images point.
+        splits: what is scored, test images and validation images each in a row.
+        batch_size: images of a pass.
+        mixed: whether a pass may hold images of several splits, which saves the short ones at the end of each.
+        personal: whether the clients' models differ; a client's splits are then answered one after the other, so that
+            its model is made once.
     """
 
     def __init__(
@@ -169,8 +172,12 @@ def answered(predict: Predict, images: Inputs, indices: np.ndarray) -> Tensor | 
 
 @dataclass(frozen=True)
 class Runnable:
-    """A size that the model can be run at. memory: bytes that a device needs to answer one image, None where that
-    is unknown · alone: whether it can answer without the server."""
+    """A size that the model can be run at.
+
+    Attributes:
+        memory: bytes that a device needs to answer one image, None where that is unknown.
+        alone: whether it can answer without the server.
+    """
 
     size: Size
     memory: int | None

@@ -26,8 +26,9 @@ WRONG_SHAPE, WRONG_TYPE, TOO_LARGE = "wrong shape", "wrong type", "too large"
 class Fate:
     """What becomes of a client in a round: the steps that it does, and whether its work arrives.
 
-    slowdown: so many times longer than usual that it computes · late: whether it was still at work when the server
-    stopped waiting for it.
+    Attributes:
+        slowdown: so many times longer than usual that it computes.
+        late: whether it was still at work when the server stopped waiting for it.
     """
 
     steps: int
@@ -89,10 +90,14 @@ class Faults:
     def corrupted(self, t: int, client: int, sent: Message, given: Message) -> Message:
         """What arrives in place of `sent`; given: what the client started from, in the same places.
 
-        nan, inf: no other number · wrong_shape: every tensor twice, stacked · scaled: `scale` times the update (Sun et
-        al., 2019, arXiv 1911.07963, call it boosted) · noise: in place of each tensor's update Gaussian numbers,
-        their deviation `scale` times its root mean square. But for wrong_shape, tensors of whole numbers or truth
-        values are the same objects as before.
+        By kind:
+
+        - nan, inf: no other number.
+        - wrong_shape: every tensor twice, stacked.
+        - scaled: `scale` times the update (Sun et al., 2019, arXiv 1911.07963, call it boosted).
+        - noise: in place of each tensor's update Gaussian numbers, their deviation `scale` times its root mean square.
+
+        But for wrong_shape, tensors of whole numbers or truth values are the same objects as before.
         """
         kind = self.spoiling["kind"]
         if kind == "wrong_shape":

@@ -44,7 +44,10 @@ class EvalSplit:
 class FederatedData:
     """The images or texts and the clients of a cell: a function of its configuration, whatever method is tried there.
 
-    train, test: all of them · proxy: the server's own, by their positions · federation: the clients over the rounds.
+    Attributes:
+        train, test: all of them.
+        proxy: the server's own, by their positions.
+        federation: the clients over the rounds.
     """
 
     def __init__(
@@ -57,8 +60,15 @@ class FederatedData:
         device: str = "cpu",
         clients: Sequence[Client] | None = None,
     ) -> None:
-        """num_layers: L of the backbone · source: the backbone, whose normalisation or tokenizer they go through ·
-        clients: where they are dealt already. Raises UserError."""
+        """The data of a configuration.
+
+        Args:
+            num_layers: L of the backbone.
+            source: the backbone, whose normalisation or tokenizer they go through.
+            clients: where they are dealt already.
+
+        Raises UserError.
+        """
         self.config, self.seed, self.dataset = config, config["seed"], dataset
         self.splits = splits = loaded(dataset, config["data"]["name"])
         if dataset.task == NEXT_TOKEN and source.tokenizer is not None:

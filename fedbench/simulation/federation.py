@@ -294,8 +294,12 @@ def _numbers(values: Iterable[float], dtype: torch.dtype = torch.int64) -> Tenso
 class Sizes:
     """One size of every client; every draw is a function of (seed, round, client) alone.
 
-    what: `capacity`, `rank` or `width` · given: what the configuration says · everybody: the size that `all` means ·
-    ranges: (clients, 2) int64, of widths float64, not to be written to: the smallest and the largest size of each.
+    Attributes:
+        what: `capacity`, `rank` or `width`.
+        given: what the configuration says.
+        everybody: the size that `all` means.
+        ranges: (clients, 2) int64, of widths float64, not to be written to: the smallest and the largest size of each.
+
     Raises UserError where a client is given none.
     """
 

@@ -229,8 +229,13 @@ class RoundRecords:
         """What all rounds together will cost, known beforehand because every draw is seeded; of layers that are drawn
         to be trained, by one draw for all clients of a size.
 
-        images: those of all training steps · tested: those of all evaluations, validation images too ·
-        simulated_seconds: of all rounds, where clients have devices.
+        Args:
+            method: whose costs these are.
+            tested: images of one evaluation.
+
+        Returns:
+            Among others `images`, those of all training steps; `tested`, those of all evaluations, validation images
+            too; and `simulated_seconds`, of all rounds, where clients have devices.
         """
         totals: dict[str, Any] = dict.fromkeys(("client_rounds", "images", "flops", "bytes_down", "bytes_up"), 0)
         totals["evaluations"] = len(self.evaluated)
@@ -296,8 +301,11 @@ class Clock:
     A client takes bytes down / down, FLOPs / FLOP/s and bytes up / up of its device, one after the other, and waits in
     between while the server computes for it. A straggler computes `slowdown` times as long, and one that is not done by
     its deadline has computed until then: `deadline` times what its usual steps take. A client that drops out is missed
-    at once. jitter: the deviation of the logarithm of two factors with median 1, of its processor and of its network ·
-    wait_for: of how many clients, the fastest, the server takes the work; None for all.
+    at once.
+
+    Attributes:
+        jitter: the deviation of the logarithm of two factors with median 1, of its processor and of its network.
+        wait_for: of how many clients, the fastest, the server takes the work; None for all.
     """
 
     def __init__(self, config: Mapping[str, Any], federation: Federation) -> None:

@@ -275,9 +275,11 @@ class Simulation:
         """All rounds; returns the rows of eval.parquet and of rounds.parquet, and leaves the last `state`. Raises
         Diverged; UserError for a state that cannot be kept.
 
-        team: the processes that run this simulation, each of them by this function; the first alone has the rows of
-        layers.parquet · progress: where to go on, as if the rounds before had been computed just now; kept up to date
-        but for `seconds`.
+        Args:
+            team: the processes that run this simulation, each of them by this function; the first alone has the rows of
+                layers.parquet.
+            progress: where to go on, as if the rounds before had been computed just now; kept up to date but for
+                `seconds`.
         """
         progress = progress or Progress()
         tables, records = progress.tables, self.records

@@ -50,9 +50,14 @@ class Points:
 def embedded(result: Result, registry: Registry, classes: int, images: int) -> Points:
     """t-SNE of the features that a finished cell's classifier reads.
 
-    classes: the first so many · images: at most so many of theirs, drawn evenly over (class, domain) from the cell's
-    seed, the same for every method. Raises: UserError where the cell kept no model, its method's predictor has no
-    `features`, or fewer than three images are left.
+    Args:
+        classes: the first so many.
+        images: at most so many of theirs, drawn evenly over (class, domain) from the cell's seed, the same for every
+            method.
+
+    Raises:
+        UserError: where the cell kept no model, its method's predictor has no `features`, or fewer than three images
+            are left.
     """
     from fedbench.simulation.saved_model import reopen
 

@@ -25,8 +25,11 @@ ALL_SIGNS = 12  # up to so many pairs the sign-flip test takes all 2^n signs
 class Pair(NamedTuple):
     """Method minus other: the mean difference with its 95 % interval and p, which are NaN where they do not exist.
 
-    n: the replicates tested, seeds or draws; values: their differences · n_seeds: how many both have · q, verdict,
-    within: see `judged`.
+    Attributes:
+        n: the replicates tested, seeds or draws.
+        values: their differences.
+        n_seeds: how many both have.
+        q, verdict, within: see `judged`.
     """
 
     method: str

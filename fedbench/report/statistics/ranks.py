@@ -68,12 +68,16 @@ def critical_difference(methods: int, scenarios: int) -> float | None:
 
 
 def across(blocks: Sequence[Mapping[str, Scores]], draws: Sequence[Draws] = ()) -> list[Pair]:
-    """Every two methods over all scenarios; blocks: by scenario, the scores by method and seed · draws: of each.
+    """Every two methods over all scenarios.
 
     From six scenarios on, Wilcoxon's signed-rank test of the differences of means over seeds: what it finds is said of
     scenarios like these, and n counts them. Below, no such test can find anything; there the differences are averaged
     over scenarios for every seed that all of them have, and tested by t over seeds, which is said of these scenarios
     alone. No interval stands next to Wilcoxon's p.
+
+    Args:
+        blocks: by scenario, the scores by method and seed.
+        draws: of each.
     """
     draws = draws or [{}] * len(blocks)
     methods = list(blocks[0]) if blocks else []
