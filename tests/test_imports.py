@@ -36,7 +36,7 @@ NO_TORCH = [
     "fedbench_plugins.executors.slurm",
     "fedbench_plugins.executors.flower",
     "fedbench.registry.facts",
-    "fedbench.commands.dataset_check",
+    "fedbench.commands.data_check",
     "fedbench.runner.cells",
     "fedbench.registry.registry",
     "fedbench.commands.watch",

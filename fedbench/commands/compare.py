@@ -15,7 +15,7 @@ from fedbench.commands.output import put, tell_left_out
 from fedbench.commands.terminal import say
 from fedbench.errors import UserError
 from fedbench.report.grouping import select
-from fedbench.results import Found, Result, examine, load
+from fedbench.results import Loaded, Result, examine, load
 from fedbench.results.columns import HALVED, KEPT
 from fedbench.results.diff import shared
 from fedbench.results.loading import hash_and_status
@@ -262,11 +262,11 @@ def _at(at: str, budget: str | None) -> str:
     return f"{at}={budget}"
 
 
-def _found(paths: Sequence[str], chosen: Callable[[Sequence[Result]], list[Result]], kind: str) -> Found:
+def _found(paths: Sequence[str], chosen: Callable[[Sequence[Result]], list[Result]], kind: str) -> Loaded:
     """The results that a view shows, with the tables it needs. Of a tuning nothing is left out: without a candidate
     another could win."""
     if kind == "tuning":
-        return Found(chosen(load(paths, candidates=True)), [])
+        return Loaded(chosen(load(paths, candidates=True)), [])
     return examine(paths).only(chosen).read((*COMPARED, *MORE_TABLES.get(kind, ())))
 
 

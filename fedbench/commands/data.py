@@ -14,7 +14,7 @@ from rich.filesize import decimal
 from rich.text import Text
 
 from fedbench.commands.choices import PLUGINS, FilePath, parsed_sets
-from fedbench.commands.dataset_check import (
+from fedbench.commands.data_check import (
     DatasetFolder,
     entries,
     make_from_packages,
@@ -33,7 +33,7 @@ from fedbench.registry.registry import Registry
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from fedbench.commands.dataset_check import Prepared
+    from fedbench.commands.data_check import Prepared
 
 JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON, for scripts.")
 ROOT = click.option(

@@ -25,7 +25,7 @@ from fedbench.suite import load
 from fedbench.words import human_bytes, lasting
 
 if TYPE_CHECKING:
-    from fedbench.report.views.devices import Found, Where
+    from fedbench.report.views.devices import Outlooks, Where
     from fedbench.suite import Suite
     from fedbench.types import Device
 
@@ -119,7 +119,7 @@ class Fits:
         failed: whether a plugin has failed.
     """
 
-    found: Mapping[Where, Found]
+    found: Mapping[Where, Outlooks]
     missing: list[str]
     ruled: str
     how: str

@@ -3,7 +3,7 @@
 from fedbench.results.columns import STATUSES
 from fedbench.results.files import read_rows
 from fedbench.results.index import Entry, merge_index, prepare_folder, read_index
-from fedbench.results.loading import Found, content_hash, examine, load
+from fedbench.results.loading import Loaded, content_hash, examine, load
 from fedbench.results.manifest import read_manifest, write_manifest
 from fedbench.results.read import Results, load_results, read
 from fedbench.results.result import Result
@@ -14,7 +14,7 @@ __all__ = [
     "RESULT_VERSION",
     "STATUSES",
     "Entry",
-    "Found",
+    "Loaded",
     "Result",
     "Results",
     "content_hash",

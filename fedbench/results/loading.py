@@ -26,7 +26,7 @@ MOST_TOLD = 20  # lines on what is wrong
 
 
 @dataclass(frozen=True)
-class Found:
+class Loaded:
     """What lies under a folder.
 
     Attributes:
@@ -39,7 +39,7 @@ class Found:
     wrong: list[str]
     undecided: Sequence[Result] = ()
 
-    def read(self, kinds: Iterable[str]) -> Found:
+    def read(self, kinds: Iterable[str]) -> Loaded:
         """With the faults of finished results whose tables of these kinds are not as they were written.
 
         Of a cell in a folder any of them is a fault. Of packed cells the scores are; a result without another of its
@@ -61,7 +61,7 @@ class Found:
             results.append(result)
         return replace(self, results=results, wrong=list(dict.fromkeys((*self.wrong, *torn))))
 
-    def only(self, chosen: Callable[[list[Result]], list[Result]]) -> Found:
+    def only(self, chosen: Callable[[list[Result]], list[Result]]) -> Loaded:
         """With these of the results, and of the undecided candidates."""
         kept = set(map(id, chosen([*self.results, *self.undecided])))
         results, undecided = ([r for r in some if id(r) in kept] for some in (self.results, self.undecided))
@@ -78,7 +78,7 @@ def load(paths: Iterable[str | Path], candidates: bool = False) -> list[Result]:
 
 
 def what_is_wrong(wrong: Sequence[str]) -> str:
-    """The lines of `Found.wrong` as a message."""
+    """The lines of `Loaded.wrong` as a message."""
     more = [f"... and {len(wrong) - MOST_TOLD} more"] if len(wrong) > MOST_TOLD else []
     lines = "".join(f"\n  {line}" for line in [*wrong[:MOST_TOLD], *more])
     mend = "Run the whole suite again, which computes what is lost and keeps the rest."
@@ -87,7 +87,7 @@ def what_is_wrong(wrong: Sequence[str]) -> str:
     return f"damaged (the checksum does not match):{lines}\n{mend}"
 
 
-def examine(paths: Iterable[str | Path], candidates: bool = False) -> Found:
+def examine(paths: Iterable[str | Path], candidates: bool = False) -> Loaded:
     """Everything under the given results roots, suite folders or cell folders, in the order of the suites.
 
     A suite whose index is not as it was written is left out, with a line in `wrong`; of a packed table only what it
@@ -119,7 +119,7 @@ def examine(paths: Iterable[str | Path], candidates: bool = False) -> Found:
         [replace(r, suite=f"{r.suite} ({_here(r.suite_folder)})") if r.suite in shared else r for r in known.values()]
         for known in (found, undecided)
     )
-    return Found(results, list(wrong), others)
+    return Loaded(results, list(wrong), others)
 
 
 def _here(folder: Path) -> Path:
@@ -127,7 +127,7 @@ def _here(folder: Path) -> Path:
     return folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
 
 
-def _look(path: Path, candidates: bool) -> Found:
+def _look(path: Path, candidates: bool) -> Loaded:
     if _is_cell(path):
         return _look_at_cell(path)
     if not path.is_dir():
@@ -141,7 +141,7 @@ def _look(path: Path, candidates: bool) -> Found:
         results = [result for found in there for result in found.results]
         chosen = [result for result in results if candidates or result.entry.candidate is None]
         wrong = [line for found in there for line in found.wrong]
-        return Found(chosen, wrong, [] if candidates else _undecided(results))
+        return Loaded(chosen, wrong, [] if candidates else _undecided(results))
     if cells := sum(1 for deep in ("", "*/") for _ in path.glob(f"{deep}{CELLS}/*/{MANIFEST}")):
         raise UserError(
             f"{path}: {counted(cells, 'cell')} without the {INDEX} that names them.\nRun the whole suite again with "
@@ -173,7 +173,7 @@ def _undecided(results: Sequence[Result]) -> list[Result]:
     return [r for r in results if r.entry.candidate is not None and whose(r) not in reporting]
 
 
-def _look_at_suite(folder: Path, cell: str | None = None) -> Found:
+def _look_at_suite(folder: Path, cell: str | None = None) -> Loaded:
     """The results of a suite's folder, or of one cell in it. One whose files are not as written has no results.
 
     A run may pack cells while they are looked for: then its new index is read.
@@ -183,12 +183,12 @@ def _look_at_suite(folder: Path, cell: str | None = None) -> Found:
         try:
             found = _seen(folder, cell)
         except UserError as error:
-            found = Found([], [first_line(error)])
+            found = Loaded([], [first_line(error)])
         if stamp_of(folder) == before:
             return found
 
 
-def _seen(folder: Path, cell: str | None) -> Found:
+def _seen(folder: Path, cell: str | None) -> Loaded:
     """As `_look_at_suite`, at one instant. Raises: UserError."""
     tables = packed_tables(folder)
     index = tables.index
@@ -221,7 +221,7 @@ def _seen(folder: Path, cell: str | None) -> Found:
     for entry in entries:
         seen = entry.seen(manifests[entry.cell]) if entry.cell in manifests else {}
         results.append(Result(suite, entry, folder_of(folder, entry.cell), seen, faults.get(entry.cell, ""), cells))
-    return Found(results, wrong)
+    return Loaded(results, wrong)
 
 
 def _loose(folder: Path) -> set[str]:
@@ -231,7 +231,7 @@ def _loose(folder: Path) -> set[str]:
     return set()
 
 
-def _look_at_cell(folder: Path) -> Found:
+def _look_at_cell(folder: Path) -> Loaded:
     """The entries that point to this cell; where its suite is not around, one made from its configuration."""
     folder = folder.resolve()
     listed = _look_at_suite(suite_folder_of(folder), folder.name)
@@ -256,7 +256,7 @@ def _look_at_cell(folder: Path) -> Found:
     )
     suite = suite_folder_of(folder)
     cells = SuiteTables(suite, PackedTables(suite, {}), {entry.cell: (folder, manifest)})
-    return Found([Result(suite.name, entry, folder, manifest, cells=cells)], [])
+    return Loaded([Result(suite.name, entry, folder, manifest, cells=cells)], [])
 
 
 def content_hash(folder: str | Path) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedbench.results.columns import COLUMNS
-from fedbench.results.loading import Found, examine, load
+from fedbench.results.loading import Loaded, examine, load
 from fedbench.results.result import Result, SuiteTables
 from fedbench.types import GLOBAL
 
@@ -33,7 +33,7 @@ class Results:
 
     def __init__(self, paths: Iterable[str | Path]) -> None:
         self.paths = list(paths)
-        self._found: Found = examine(self.paths).read(("eval", "rounds"))
+        self._found: Loaded = examine(self.paths).read(("eval", "rounds"))
         self.wrong = self._found.wrong
         if self.wrong:
             warnings.warn("\n".join(["left out, checksum mismatch:", *self.wrong]), stacklevel=3)

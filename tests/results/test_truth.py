@@ -16,7 +16,7 @@ from samples import entry, rewrite, sealed
 from fedbench.errors import UserError
 from fedbench.report.leaderboards import leaderboards
 from fedbench.results import (
-    Found,
+    Loaded,
     content_hash,
     examine,
     load,
@@ -57,7 +57,7 @@ def cell_of(suite: Path, method: str = "fedra", seed: int = 0) -> Path:
     return factories.cell_of(suite, method, seed)
 
 
-def look(suite: Path) -> Found:
+def look(suite: Path) -> Loaded:
     return examine([suite]).read(COLUMNS)
 
 

@@ -14,7 +14,7 @@ from fedbench.report.frames import Format, frame, number, page
 from fedbench.report.grouping import draws_of
 from fedbench.report.significance import conclusion, margin_of, too_few
 from fedbench.report.statistics.pairs import Draws, by_draw, verdicts
-from fedbench.report.views.devices import Found
+from fedbench.report.views.devices import Outlooks
 from fedbench.report.views.sizes import scored_sizes
 from fedbench.results import Result
 from fedbench.results.scores import average
@@ -89,7 +89,7 @@ def _of_sizes(result: Result) -> dict[Size | None, float]:
 
 def choice(
     backbone: str,
-    found: Found,
+    found: Outlooks,
     roles: Mapping[str, str],
     scored: Accuracies | None,
     rules: tuple[str, str],

@@ -41,7 +41,7 @@ FORMATS = {
 }  # fmt: skip
 SECONDS = ("down_seconds", "compute_seconds", "up_seconds", "server_seconds", "seconds")
 Where = tuple[str, str, str]  # scenario, variant, backbone
-Found = Mapping[str, Sequence["Outlook"]]  # by the labels of methods
+Outlooks = Mapping[str, Sequence["Outlook"]]  # by the labels of methods
 
 
 def listed(devices: Sequence[Device]) -> pandas.DataFrame:
@@ -61,7 +61,7 @@ def listed(devices: Sequence[Device]) -> pandas.DataFrame:
 
 
 def fitting(
-    suite: str, scenarios: Mapping[Where, Found], missing: Sequence[str], images: int, ruled: str, how: str
+    suite: str, scenarios: Mapping[Where, Outlooks], missing: Sequence[str], images: int, ruled: str, how: str
 ) -> pandas.DataFrame:
     """Which size of each method fits each device.
 
@@ -120,7 +120,7 @@ def shared(found: pandas.DataFrame) -> pandas.DataFrame:
     return found.drop_duplicates([*found.attrs["by"], "device"])
 
 
-def _equal(found: Found) -> list[tuple[list[str], Sequence[Outlook]]]:
+def _equal(found: Outlooks) -> list[tuple[list[str], Sequence[Outlook]]]:
     """Methods together that have the same sizes at the same cost on every device."""
     groups: dict[Any, tuple[list[str], Sequence[Outlook]]] = {}
     for label, rows in found.items():

@@ -12,7 +12,7 @@ import pandas
 
 from fedbench.errors import UserError
 from fedbench.report.frames import Format, frame, number, page
-from fedbench.results import Found, Result
+from fedbench.results import Loaded, Result
 from fedbench.results.columns import ENDED
 from fedbench.results.metric_direction import higher_is_better
 from fedbench.results.tuning import Contest, contests, read_tunings, unstable
@@ -326,7 +326,7 @@ def _named(one: Contest, k: int) -> str:
     return ", ".join(f"{titles[key]} {value}" for key, value in values.items() if one.tuning.concerns(key, one.method))
 
 
-def undecided(found: Found, paths: Sequence[str | Path], boards: bool = True) -> str:
+def undecided(found: Loaded, paths: Sequence[str | Path], boards: bool = True) -> str:
     """A sentence; "" where everything that is found reports. boards: whether leaderboards are shown, which name
     themselves those without a stable candidate."""
     if not (found.results or found.undecided):
