@@ -12,8 +12,6 @@ import unicodedata
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
-from fedbench.errors import UserError
-
 NAMES = {"bytes": "B", "flops": "FLOPs", "joules": "J"}
 TIMES = (("days", 86400, 172_800), ("h", 3600, 7200), ("min", 60, 120))  # unit, its seconds, from how many seconds on
 # Amounts as people write them, such as 1.5 GB, 2 TFLOPs, 1h 30min or 2kWh.
@@ -76,16 +74,15 @@ def scale(largest: float, what: str) -> tuple[float, str]:
     return 1.0, NAMES[what]
 
 
-def amount_of(text: str, kind: str, asked: str) -> float:
+def amount_of(text: str, kind: str) -> float:
     """A positive amount of one kind, with or without its unit; decimal units.
 
     Args:
         text: what was written.
         kind: "bytes", "flops", "seconds" or "joules".
-        asked: the option it was written for, as the message shows it.
 
     Raises:
-        UserError: for anything else.
+        ValueError: for anything else, with what would be right.
     """
     amount, written, units = 0.0, text.strip(), _AMOUNT_UNITS[kind]
     parts = re.findall(rf"({_NUMBER})\s*([a-z]+)", written)
@@ -94,7 +91,7 @@ def amount_of(text: str, kind: str, asked: str) -> float:
     elif found := re.fullmatch(rf"({_NUMBER})\s*([kMGTPE]?)({'|'.join(units)}|)", written, re.IGNORECASE):
         amount = _float(found[1]) * _PREFIXES[found[2].lower()] * units.get(found[3].lower(), 1)
     if not 0 < amount < math.inf:
-        raise UserError(f"{asked}: {written!r} is no amount of {kind}. Write {_EXAMPLES[kind]}, for example.")
+        raise ValueError(f"{written!r} is no amount of {kind}. Write {_EXAMPLES[kind]}, for example.")
     return amount
 
 

@@ -325,7 +325,10 @@ class Duration(click.ParamType):
 
     def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> float:
         """The seconds. Raises UserError for what is no length of time."""
-        return amount_of(str(value), "seconds", param.opts[0] if param else self.name)
+        try:
+            return amount_of(str(value), "seconds")
+        except ValueError as error:
+            raise UserError(f"{param.opts[0] if param else self.name}: {error}") from None
 
 
 TIMEOUT = click.option(

@@ -49,7 +49,10 @@ def read_budget(text: str) -> Budget | None:
     what, sign, amount = text.partition("=")
     if what not in PAID:
         return None
-    return Budget(what, amount_of(amount, what, f"--at {text}") if sign else None)
+    try:
+        return Budget(what, amount_of(amount, what) if sign else None)
+    except ValueError as error:
+        raise UserError(f"--at {text}: {error}") from None
 
 
 def unknown(results: Iterable[Result], what: str) -> str:
