@@ -11,7 +11,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from fedbench.commands.terminal import require_current_folder, tidy_streams
+from fedbench.commands.terminal import require_current_folder, require_system, tidy_streams
 from fedbench.disk import at_home
 from fedbench.errors import UserError
 from fedbench.report.results import Views
@@ -32,6 +32,7 @@ def load(*paths: str | Path | Iterable[str | Path]) -> Views:
     Raises:
         UserError: where a path holds no results, and for a glob that matches nothing.
     """
+    require_system()
     require_current_folder()
     given = [path for some in paths for path in ([some] if isinstance(some, str | os.PathLike) else some)]
     found: list[str | Path] = []
@@ -75,6 +76,7 @@ def run(
     from fedbench.commands.watch import Watch
     from fedbench.runner import runner
 
+    require_system()
     _check_choices(choices)
     require_current_folder()
     tidy_streams()

@@ -12,7 +12,7 @@ import click
 
 from fedbench import __version__
 from fedbench.commands import COMMANDS, GONE, MODULES
-from fedbench.commands.terminal import require_current_folder, tidy_streams
+from fedbench.commands.terminal import require_current_folder, require_system, tidy_streams
 from fedbench.errors import Interrupted, UserError
 from fedbench.words import meant, visible
 
@@ -68,6 +68,10 @@ class Commands(click.Group):
     def main(self, *args: Any, **choices: Any) -> Any:
         gc.set_threshold(*COLLECTED)
         tidy_streams()
+        try:
+            require_system()
+        except UserError as error:
+            _fail(str(error))
         try:
             return super().main(*args, **choices)
         except OSError as error:  # not a pipe that was closed, which click leaves by itself

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import json
 import os
@@ -18,6 +17,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from fedbench.errors import CannotWrite, UserError
+
+if sys.platform != "win32":  # where `fedbench.commands.terminal.require_system` ends every command
+    import fcntl
 from fedbench.words import composed, mebibytes
 
 ELSEWHERE = "Choose another folder with --results DIR."

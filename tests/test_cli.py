@@ -12,8 +12,10 @@ import pytest
 from click.testing import CliRunner
 from command import MAIN, fedbench, run, write_suite
 
+from fedbench import api
 from fedbench.cli import main
 from fedbench.commands import COMMANDS
+from fedbench.errors import UserError
 
 ROOT = Path(__file__).parents[1]
 
@@ -161,3 +163,27 @@ def test_an_error_has_a_colour_unless_none_is_wanted(value, coloured, monkeypatc
     monkeypatch.setenv("NO_COLOR", value)
     done = CliRunner().invoke(main, ["compare", "nowhere"], color=True)
     assert done.exit_code == 2 and ("\x1b[" in done.stderr) == coloured and "Error:" in done.stderr
+
+
+@pytest.mark.parametrize("words", [("run", "quickstart"), ("--help",), ("compare",)])
+def test_on_windows_one_line_names_wsl(tmp_path, monkeypatch, words):
+    monkeypatch.setattr(sys, "platform", "win32")
+    done = fedbench(*words, cwd=tmp_path)
+    assert done.exit_code == 2 and done.output.count("\n") == 1
+    assert done.output.startswith("Error: fedbench does not run on Windows itself. Install WSL 2 (`wsl --install`")
+
+
+def test_python_on_windows_is_told_the_same(monkeypatch):
+    monkeypatch.setattr(sys, "platform", "win32")
+    for call in (lambda: api.run("quickstart"), lambda: api.load("results")):
+        with pytest.raises(UserError, match="WSL 2"):
+            call()
+
+
+def test_what_reads_results_is_imported_where_there_is_no_fcntl():
+    """As on Windows, whose Python has neither fcntl nor resource: the one line above is all that people see."""
+    others = "click, filelock, numpy, pandas, psutil, pyarrow, pydantic, rich, ruamel.yaml, subprocess, sys"
+    hidden = f"import {others}; sys.platform = 'win32'; sys.modules.update(fcntl=None, resource=None, pwd=None)"
+    code = f"{hidden}; from fedbench.cli import main; import fedbench; fedbench.load; main(['run', 'quickstart'])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 2 and "WSL 2" in done.stderr and "Traceback" not in done.stderr

@@ -72,6 +72,8 @@ def checks(plugins: tuple[str, ...], results: str) -> Iterator[Diagnosis]:
     """Check everything that a run needs, the cheap things first."""
     versions = ", ".join(f"{name} {package_version(name) or '(not installed)'}" for name in NUMERICAL)
     yield Diagnosis("ok", "fedbench", f"{__version__} on Python {sys.version.split()[0]}, {versions}")
+    if sys.platform != "linux":
+        yield Diagnosis("note", "system", f"{sys.platform}: fedbench is tested on Linux alone; others are untried")
     if other := package_version(OURS):
         found = f"`fedbench` {other} is installed, which is another project's, or this one before 0.2.0"
         fix = f"pip uninstall {OURS} && pip install --force-reinstall --no-deps {DISTRIBUTION}, or `.` in a clone"

@@ -11,6 +11,15 @@ from fedbench.errors import UserError
 from fedbench.words import visible
 
 
+def require_system() -> None:
+    """Raises UserError on Windows, which has neither the locks nor the process groups that a run needs."""
+    if sys.platform == "win32":
+        raise UserError(
+            "fedbench does not run on Windows itself. Install WSL 2 (`wsl --install` in PowerShell), and use the same "
+            "commands there."
+        )
+
+
 def tidy_streams() -> None:
     """Make of what a process was started with something that it can print to.
 
