@@ -147,7 +147,7 @@ def fedbench_register_metrics(register: Register) -> None:
 
 @hookspec
 def fedbench_register_executors(register: Register) -> None:
-    """Where cells run: `make(workers, most, timeout, memory_limit, gpu, **options) -> execute(jobs, on_event)`.
+    """Where cells run: `make(workers, most, timeout, memory_limit, gpu, gpus, **options) -> execute(jobs, on_event)`.
 
     :param elsewhere: optional, True where cells run on other machines.
 

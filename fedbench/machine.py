@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -80,6 +81,16 @@ def _cpuinfo(name: str) -> str:
 def has_gpu() -> bool:
     """Whether a CUDA driver is there; asking torch would take seconds."""
     return Path("/dev/nvidiactl").exists() or Path("/dev/dxg").exists()
+
+
+def visible_gpus() -> list[str]:
+    """What CUDA_VISIBLE_DEVICES would call each GPU that this process may use, without asking torch."""
+    given = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if given is not None:
+        named = [one.strip() for one in given.split(",")]
+        return list(takewhile(lambda one: one and one != "-1", named))  # CUDA, too, stops at the first that is none
+    there = sorted(int(path.name.removeprefix("nvidia")) for path in Path("/dev").glob("nvidia[0-9]*"))
+    return [str(number) for number in there] or ["0"] * has_gpu()
 
 
 def gpu_room(device: torch.device | str) -> int:

@@ -136,6 +136,22 @@ def of_suite(key: str) -> Callable[[click.Context, click.Parameter, str], list[s
     return complete
 
 
+class ComputeDevice(click.ParamType):
+    """`auto`, `cpu`, `cuda` or `cuda:1`."""
+
+    name = "auto|cpu|cuda|cuda:N"
+
+    def convert(self, value: str, param: click.Parameter | None, context: click.Context | None) -> str:
+        """The same. Fails for anything else."""
+        if not re.fullmatch(r"auto|cpu|cuda(:[0-9]{1,3})?", value):
+            self.fail(f"{value!r:.40} is none of auto, cpu, cuda and cuda:N.", param, context)
+        return value
+
+    def get_metavar(self, param: click.Parameter, context: click.Context) -> str:
+        """What `--help` shows."""
+        return self.name
+
+
 def each(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
     """The names of an option that may be given several times, or once with commas; those in brackets divide nothing."""
     parts = (part for one in given for part in re.split(r",(?![^()\[\]{}]*[)\]}])", one))
@@ -176,10 +192,10 @@ PLUGINS = click.option(
 )
 DEVICE = click.option(
     "--device",
-    type=click.Choice(["auto", "cpu", "cuda"]),
+    type=ComputeDevice(),
     default="auto",
     show_default=True,
-    help="The device to compute on; auto: a GPU if this machine has one.",
+    help="What computes: auto (GPUs if this machine has any), cpu, cuda (each cell on one GPU in turn), or cuda:N.",
 )
 JOBS = click.option(
     "--jobs",

@@ -83,7 +83,7 @@ ALLOCATION_INPUTS = frozenset(
         "memory_budgets",
     ]
 )
-EXECUTOR_INPUTS = frozenset(["workers", "most", "timeout", "memory_limit", "gpu"])
+EXECUTOR_INPUTS = frozenset(["workers", "most", "timeout", "memory_limit", "gpu", "gpus"])
 SET_UP = ("method", "aggregator", "objective")
 MADE_WITH = ("allocation", "aggregator", "objective")  # what a method is made with
 OF_ONE_METHOD = ("method", "allocation", "aggregator", "objective")  # kinds that other methods of a suite do not need

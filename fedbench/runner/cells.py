@@ -167,24 +167,35 @@ class Options:
         """`auto` is one for each core, or as many as share a GPU where there is one."""
         if self.jobs != "auto":
             return int(self.jobs)
-        return int(1 / (self.gpu_fraction or 1.0) + 1e-9) if self.on_gpu else machine.cores()
+        return int(1 / (self.gpu_fraction or 1.0) + 1e-9) * max(1, len(self.gpus())) if self.on_gpu else machine.cores()
 
     @property
     def on_gpu(self) -> bool:
         """Whether cells are computed on one."""
-        return self.device == "cuda" or (self.device == "auto" and machine.has_gpu())
+        return self.device.startswith("cuda") or (self.device == "auto" and machine.has_gpu())
+
+    def gpus(self) -> list[str]:
+        """Those of this machine that cells are dealt to; of `cuda:N` the N-th. Raises UserError where it has none."""
+        there = machine.visible_gpus() if self.on_gpu else []
+        if self.device.startswith("cuda:"):
+            number = int(self.device.removeprefix("cuda:"))
+            if number >= len(there):
+                last = f"its last GPU is cuda:{len(there) - 1}" if there else "it has none"
+                raise UserError(f"--device {self.device}: there is no such GPU on this machine, {last}")
+            return [there[number]]
+        return there
 
     def gpu(self) -> float:
         """The share of a GPU that a cell asks a cluster for; with `auto` none, unless a share is named."""
         if self.device == "cpu":
             return 0.0
-        return self.gpu_fraction or float(self.device == "cuda")
+        return self.gpu_fraction or float(self.device.startswith("cuda"))
 
     def asked(self) -> dict[str, Any]:
         """What executors are given, if they have parameters of these names."""
         most = None if self.jobs == "auto" else int(self.jobs)
         limits = {"timeout": self.timeout, "memory_limit": self.memory_limit}
-        return {"workers": self.workers(), "most": most, "gpu": self.gpu(), **limits}
+        return {"workers": self.workers(), "most": most, "gpu": self.gpu(), "gpus": self.gpus(), **limits}
 
     def of_shard(self, items: Sequence[T], key: Callable[[T], str]) -> list[T]:
         """The cells, or contests of a tuning, of this shard: (i, n) is the i-th of n, from 1. They are dealt out in the

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,12 +41,19 @@ class Local:
         workers: how many processes.
         timeout: seconds after which a cell is ended, with everything it started.
         memory_limit: bytes that the processes of a cell may take together.
+        gpus: what CUDA_VISIBLE_DEVICES calls each GPU. A cell sees one of them, that with the fewest cells at work.
     """
 
     cell = CELL  # what computes one
 
-    def __init__(self, workers: int = 1, timeout: float | None = None, memory_limit: int | None = None) -> None:
-        self.workers, self.timeout, self.memory_limit = workers, timeout, memory_limit
+    def __init__(
+        self,
+        workers: int = 1,
+        timeout: float | None = None,
+        memory_limit: int | None = None,
+        gpus: Sequence[str] = (),
+    ) -> None:
+        self.workers, self.timeout, self.memory_limit, self.gpus = workers, timeout, memory_limit, gpus
         self.asked: list[int] = []  # the signals, in the order in which they came
 
     def __call__(self, jobs: Iterable[str], on_event: OnEvent) -> None:
@@ -123,8 +131,16 @@ class _Execution:
 
     def _start(self, job: str) -> None:
         cell_job, limits = CellJob.from_json(job), self.limits
+        if limits.gpus:
+            at_work = Counter(cell.job.gpu for cell in self.running.values())
+            cell_job = replace(cell_job, gpu=min(limits.gpus, key=lambda gpu: at_work[gpu]))
         before = believed_manifest(cell_job.folder)
-        child = Child(limits.cell, job, timeout=limits.timeout, memory_limit=limits.memory_limit)
+        child = Child(
+            limits.cell,
+            cell_job.to_json() if limits.gpus else job,
+            timeout=limits.timeout,
+            memory_limit=limits.memory_limit,
+        )
         self.running[child] = _RunningCell(cell_job, child, before)
         self._report(self.running[child], {"event": "started"})
 

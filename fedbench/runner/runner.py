@@ -295,7 +295,7 @@ class Run:
         return CellJob(
             folder=Path(folder),
             manifest={**cell.manifest(), "git": git},
-            device=options.device,
+            device=options.device.partition(":")[0],  # of several GPUs the executor lets it see one
             plugins=[str(file) for file in self.registry.files.values()],
             processes=max(1, options.workers() // max(1, of)),
             checkpoint_every=options.checkpoint_every,
@@ -371,9 +371,12 @@ def _executor(registry: Registry, options: Options) -> dict[str, Any]:
     """What runs the cells, as a reference. Raises: UserError where it needs a GPU and this machine has none."""
     executor = reference(registry.catalogue, "executor", options.executor, "--executor")
     elsewhere = registry.catalogue.find("executor", executor["name"]).elsewhere
-    if options.device == "cuda" and not elsewhere and not machine.has_gpu():
+    if options.device.startswith("cuda") and not elsewhere and not machine.has_gpu():
+        missing = "there is no NVIDIA driver on this machine; try --device cpu, or `fedbench doctor`"
+        raise UserError(f"--device {options.device}: {missing}")
+    if ":" in options.device and elsewhere:
         raise UserError(
-            "--device cuda: there is no NVIDIA driver on this machine; try --device cpu, or `fedbench doctor`"
+            f"--device {options.device}: another machine's GPUs are its scheduler's to deal; say --device cuda"
         )
     return executor
 

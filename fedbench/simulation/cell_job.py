@@ -37,6 +37,7 @@ class CellJob:
         checkpoint_every: seconds.
         fresh: whether to start from the beginning.
         gpu_fraction: of a GPU's memory, the most it may take; None: all.
+        gpu: what CUDA_VISIBLE_DEVICES calls the only GPU that it sees; None: all that the process sees.
         until: after which round it ends as `halved`, to be resumed later; None: after its last.
         registered: what third-party plugins register (`Registry.found`), so that a worker imports those alone that its
             cell names.
@@ -50,6 +51,7 @@ class CellJob:
     checkpoint_every: float = EVERY
     fresh: bool = False
     gpu_fraction: float | None = None
+    gpu: str | None = None
     until: int | None = None
     registered: Mapping[str, Any] = field(default_factory=dict)
 

@@ -124,6 +124,8 @@ class _Computation:
 
     def __init__(self, job: CellJob, send: Send, stopping: Callable[[], bool], make: Callable[..., Simulation]) -> None:
         self.job, self.folder, self.make = job, job.folder, make
+        if job.gpu is not None:  # before a plugin, or torch, asks CUDA what there is
+            os.environ["CUDA_VISIBLE_DEVICES"] = job.gpu
         self.registry = Registry(job.plugins, in_place=True, known=job.registered)
         self.send, self.stopping = send, stopping
         self.manifest = {**job.manifest, "status": "running", "machine": {}, "seconds": 0.0}

@@ -86,7 +86,7 @@ def check_component(registry: Registry, kind: str, name: str, **options: Any) ->
         aggregator_check.check_aggregator(made, setup.backbone, lambda: fresh().make(kind, ref, setup=setup))
         ignores_check.check_aggregator_ignores(lambda setup: registry.make(kind, ref, setup=setup), component.ignores)
     elif kind == "executor":
-        registry.make(kind, ref, workers=1, most=None, timeout=None, memory_limit=None, gpu=0.0)
+        registry.make(kind, ref, workers=1, most=None, timeout=None, memory_limit=None, gpu=0.0, gpus=[])
     else:
         checks: dict[str, Callable[..., None]] = {
             "allocation": function_check.check_allocation,
