@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from fedbench.registry.registry import Registry
 from fedbench.suite import load
 
 SHIPPED = Path(__file__).parents[2] / "suites"
@@ -69,3 +70,44 @@ def test_feature_label_skew_samples_one_of_five_clients_of_each_domain(catalogue
     found = suite("feature_label_skew", catalogue, facts).points()[0].config
     assert found["data"]["partition"] == {"name": "dirichlet", "alpha": 0.5, "clients_per_domain": 5}
     assert found["participation"] == {"per_domain": 1}
+
+
+def test_field_has_every_registered_method_each_limited_in_its_own_unit():
+    catalogue = Registry().catalogue
+    found = load(SHIPPED / "field.yaml", catalogue)
+    cells = found.points(seeds=[0])
+    assert {cell.config["method"]["name"] for cell in cells} == catalogue.components["method"].keys()
+    assert len({cell.seed for cell in found.points()}) == 3
+    config = cells[0].config
+    assert config["capacities"] == {"by_client": [12, 10, 8, 6, 4, 3]}  # the quickstart's
+    assert config["ranks"] == {"by_client": [8, 7, 5, 4, 3, 2]} and config["data"]["proxy"] == {"images": 60}
+    assert config["widths"] == {"by_client": [1, 0.75, 0.5, 0.5, 0.25, 0.25]}
+
+
+def test_unequal_width_has_a_ceiling_a_floor_and_full_models_alone_beside_its_methods():
+    found = load(SHIPPED / "unequal_width.yaml", Registry().catalogue)
+    method = {label: found.points(methods=[label])[0].config["method"] for label in found.methods}
+    assert {method[label]["name"] for label in method} == {"heterofl", "fedrolex", "fjord", "fedavg", "majority"}
+    assert method["fedavg_quarter"] == {**method["fedavg"], "width": 0.25}
+    assert method["full_width_only"] == {**method["heterofl"], "rates": [1]}
+    assert method["fjord_distilled"] == {**method["fjord"], "distill": True}
+    for seed, cell in ((0, found.points()[0]), (2, found.points(seeds=[2])[0])):
+        widths = [1, 1, 0.5, 0.5, 0.25, 0.25]
+        assert cell.config["widths"] == {"by_domain": widths[seed:] + widths[:seed]}
+    assert {cell.backbone for cell in found.points()} == {"micro_cnn", "micro_vit"}
+
+
+def test_unequal_ranks_has_a_ceiling_a_floor_and_a_linear_probe_beside_its_methods():
+    found = load(SHIPPED / "unequal_ranks.yaml", Registry().catalogue)
+    methods = {label: found.points(methods=[label])[0].config["method"] for label in found.methods}
+    assert set(methods) >= {"fedit", "hetlora", "flexlora", "flora", "raflora", "fed_plora", "alllarge", "head_only"}
+    assert methods["all_smallest"] == {**methods["fedit"], "smallest": True}
+    ranks = {cell.scenario: cell.config["ranks"] for cell in found.points()}
+    assert ranks == {
+        "mixed": {"by_client": [8, 8, 4, 4, 2, 2]},
+        "extreme": {"by_client": [8, 1, 1, 1, 1, 1]},
+        "uniform": {"uniform": [1, 8]},
+    }
+    turned = found.points(scenarios=["mixed"], seeds=[1])[0].config
+    assert turned["ranks"] == {"by_client": [8, 4, 4, 2, 2, 8]}
+    assert turned["adapter"]["rank"] == 8 and turned["capacities"] == {"all": True}
