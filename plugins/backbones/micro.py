@@ -6,6 +6,7 @@ them again, and others by other recipes.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from fedbench import hookimpl
-from fedbench.disk import expanded, hash_of_file
+from fedbench.disk import expanded, hash_of_bytes, hash_of_file
 from fedbench.errors import DataMissing, UserError
 from fedbench.models.backbone import Architecture, Source
 from fedbench.options import Natural, judged
@@ -86,6 +87,33 @@ def _build(name: str, pretrained: bool | str, weights_seed: int) -> nn.Module:
     if file is not None:
         load_weights(model, name, file)
     return model
+
+
+def text_model(
+    name: str, make: Callable[[], nn.Module], words: Path, pretrained: bool | str, weights_seed: int, load: bool
+) -> tuple[nn.Module, str]:
+    """A text model with the weights that these options mean, and the fingerprint of these and of its vocabulary.
+
+    Args:
+        name: of the model.
+        make: makes it, its weights drawn from torch's current random state.
+        words: the file of its vocabulary.
+        pretrained, weights_seed: as for `micro_vit`.
+        load: whether to read the weights.
+    """
+    file = weights_file(name, pretrained, weights_seed)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(weights_seed)
+        model = make()
+    if file is not None and load:
+        load_weights(model, name, file)
+    weights = hash_of_file(file)[:16] if file else f"random-seed{weights_seed}"
+    return model, f"{name}-{weights}-{hash_of_bytes(words.read_bytes())[:16]}"
+
+
+def numbered(words: Path) -> dict[str, int]:
+    """The id of every word: its line in the file of a vocabulary."""
+    return {word: number for number, word in enumerate(words.read_text(encoding="utf-8").split("\n")[:-1])}
 
 
 def load_weights(model: nn.Module, name: str, file: Path) -> None:

@@ -15,12 +15,11 @@ import torch
 from torch import Tensor, nn
 
 from fedbench import hookimpl
-from fedbench.disk import hash_of_bytes, hash_of_file
 from fedbench.models.backbone import Source
 from fedbench.models.layered import PADDING, mean_of_tokens, must_leave_room
 from fedbench.options import Natural, judged
 
-from .micro import WEIGHTS, load_weights, weights_file
+from .micro import WEIGHTS, numbered, text_model
 
 NAME = "micro_bert"
 WORDS = WEIGHTS / "micro_bert-words.txt"  # one a line; a word's line is its id
@@ -33,7 +32,7 @@ TOKEN = re.compile(r"\w+|[^\w\s]")
 @lru_cache(maxsize=1)
 def vocabulary() -> dict[str, int]:
     """The id of every word."""
-    return {word: number for number, word in enumerate(WORDS.read_text(encoding="utf-8").split("\n")[:-1])}
+    return numbered(WORDS)
 
 
 class WordTokenizer:
@@ -127,14 +126,7 @@ def make(pretrained: bool | str = True, weights_seed: Natural = 0, load: bool = 
             micro_bert-seed0.safetensors and so on.
         weights_seed: which run; 0 and 1 are shipped.
     """
-    file = weights_file(NAME, pretrained, weights_seed)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(weights_seed)
-        model = MicroBert(len(vocabulary()))
-    if file is not None and load:
-        load_weights(model, NAME, file)
-    weights = hash_of_file(file)[:16] if file else f"random-seed{weights_seed}"
-    fingerprint = f"{NAME}-{weights}-{hash_of_bytes(WORDS.read_bytes())[:16]}"
+    model, fingerprint = text_model(NAME, lambda: MicroBert(len(vocabulary())), WORDS, pretrained, weights_seed, load)
     return Source(model, MOST_TOKENS, (0, 0, 0), (1, 1, 1), fingerprint, tokenizer=WordTokenizer())
 
 

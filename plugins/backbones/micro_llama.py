@@ -15,12 +15,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from fedbench import hookimpl
-from fedbench.disk import hash_of_bytes, hash_of_file
 from fedbench.models.backbone import Source
 from fedbench.models.layered import must_leave_room
 from fedbench.options import Natural, judged
 
-from .micro import WEIGHTS, load_weights, weights_file
+from .micro import WEIGHTS, numbered, text_model
 from .micro_bert import TOKEN
 
 NAME = "micro_llama"
@@ -33,7 +32,7 @@ WIDTH, DEPTH, HEADS, MLP_WIDTH, THETA, EPSILON = 64, 12, 4, 128, 10_000.0, 1e-6
 @lru_cache(maxsize=1)
 def vocabulary() -> dict[str, int]:
     """The id of every word."""
-    return {word: number for number, word in enumerate(WORDS.read_text(encoding="utf-8").split("\n")[:-1])}
+    return numbered(WORDS)
 
 
 class WordTokenizer:
@@ -182,14 +181,7 @@ def make(pretrained: bool | str = True, weights_seed: Natural = 0, load: bool = 
             micro_llama-seed0.safetensors and so on.
         weights_seed: which run; 0 is shipped.
     """
-    file = weights_file(NAME, pretrained, weights_seed)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(weights_seed)
-        model = MicroLlama(len(vocabulary()))
-    if file is not None and load:
-        load_weights(model, NAME, file)
-    weights = hash_of_file(file)[:16] if file else f"random-seed{weights_seed}"
-    fingerprint = f"{NAME}-{weights}-{hash_of_bytes(WORDS.read_bytes())[:16]}"
+    model, fingerprint = text_model(NAME, lambda: MicroLlama(len(vocabulary())), WORDS, pretrained, weights_seed, load)
     return Source(model, MOST_TOKENS, (0, 0, 0), (1, 1, 1), fingerprint, tokenizer=WordTokenizer())
 
 

@@ -60,36 +60,33 @@ def loaded(name: str, config: Any, body: Mapping[str, str]) -> Any:
     Raises:
         UserError: The checkpoint lacks weights of these parts, or has others.
     """
-    auto: Any = import_module("transformers").AutoModel
-    model, report = auto.from_pretrained(
+    model, report = _read("AutoModel", name, config, ignore_mismatched_sizes=True)  # so that the report names them
+    _must_be_whole(name, hasattr(model, "peft_config"))
+    _must_fit(name, model, report, body)
+    return model
+
+
+def _read(kind: str, name: str, config: Any, **more: Any) -> tuple[Any, dict[str, Any]]:
+    """A model of a class of `transformers`, in float32, and the report on its weights."""
+    auto: Any = getattr(import_module("transformers"), kind)
+    found: tuple[Any, dict[str, Any]] = auto.from_pretrained(
         name,
         config=config,
         trust_remote_code=False,
         use_safetensors=True,
         dtype="float32",
         output_loading_info=True,
-        ignore_mismatched_sizes=True,  # so that the report names them
+        **more,
         **_commit(config),
     )
-    _must_be_whole(name, hasattr(model, "peft_config"))
-    _must_fit(name, model, report, body)
-    return model
+    return found
 
 
 def head(name: str, config: Any) -> Tensor:
     """The head (V, D) of a decoder that has one besides its embeddings, in float32. Raises UserError where its logits
     are not the products with it alone."""
-    auto: Any = import_module("transformers").AutoModelForCausalLM
     with readable(name):
-        model, report = auto.from_pretrained(
-            name,
-            config=config,
-            trust_remote_code=False,
-            use_safetensors=True,
-            dtype="float32",
-            output_loading_info=True,
-            **_commit(config),
-        )
+        model, report = _read("AutoModelForCausalLM", name, config)
     if lacking := [key for key in report["missing_keys"] if key.startswith("lm_head")]:
         raise UserError(f"{name}: the checkpoint has no head ({lacking[0]}), without which no next token is predicted")
     made = model.get_output_embeddings()

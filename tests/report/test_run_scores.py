@@ -10,7 +10,7 @@ from fedbench.errors import UserError
 from fedbench.registry.catalogue import Component, Unfit
 from fedbench.report.frames import number
 from fedbench.report.leaderboards import leaderboards
-from fedbench.results import load, metric_direction, store
+from fedbench.results import load, metric_direction, packed_tables
 from fedbench.results.manifest import read_manifest, write_manifest
 from fedbench.results.metric_direction import Measure, best_round, declare, higher_is_better, is_fraction, measure
 
@@ -69,7 +69,7 @@ def test_results_keep_what_a_metric_said_and_tables_follow_it(tmp_path, own_cach
     said = {"better": "lower", "unit": "%", "format": ".2f"}
     assert result.manifest["metrics"] == {"calibration": said}
     metric_direction._DECLARED.clear()  # as in another process
-    store._store_at.cache_clear()
+    packed_tables._packed_tables_at.cache_clear()
     told = fedbench("compare", "r/tiny", "--metric", "calibration", cwd=tmp_path).stdout
     assert "calibration, % · round 2" in told and "25.00" in told and not higher_is_better("calibration")
     shown = fedbench("plugins", "show", "calibration", "--plugin", "mine.py", cwd=tmp_path).stdout

@@ -13,7 +13,7 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import click
 import micro_pretrain
@@ -143,24 +143,30 @@ def facts_of(seed: int, steps: int) -> dict:
     }  # fmt: skip
 
 
-@click.command()
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
-@click.option("--steps", type=click.IntRange(min=1), default=STEPS, show_default=True)
-@click.option("--date", default=lambda: datetime.date.today().isoformat(), help="Noted in the file [today].")
-@click.option("--out", required=True, type=click.Path(dir_okay=False, path_type=Path), help="File to write.")
-def main(seed: int, steps: int, date: str, out: Path) -> None:
-    """Pre-train micro_bert and write its weights.
+def command(
+    most: int,
+    pretrain: Callable[..., Any],
+    measured: Callable[[Any, int], dict[str, float]],
+    facts_of: Callable[[int, int], dict],
+) -> click.Command:
+    """A command that pre-trains a text model, by default for `most` steps, and writes its weights."""
 
-    \b
-    python tests/plugins/backbones/bert_pretrain.py --seed 0 --out micro_bert-seed0.safetensors
-    """
-    model = pretrain(seed, steps, say=click.echo)
-    for parameter in model.backbone.parameters():
-        parameter.data = parameter.data.half().float()  # measured as it will be loaded
-    found = accuracy(model, seed)
-    micro_pretrain.save(model, out, {**facts_of(seed, steps), **found, "date": date})
-    click.echo(f"{found}  {time.process_time():.0f} CPU seconds  wrote {out}")
+    @click.command()
+    @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+    @click.option("--steps", type=click.IntRange(min=1), default=most, show_default=True)
+    @click.option("--date", default=lambda: datetime.date.today().isoformat(), help="Noted in the file [today].")
+    @click.option("--out", required=True, type=click.Path(dir_okay=False, path_type=Path), help="File to write.")
+    def main(seed: int, steps: int, date: str, out: Path) -> None:
+        """Pre-train the model and write its weights, as to --out micro_bert-seed0.safetensors."""
+        model = pretrain(seed, steps, say=click.echo)
+        for parameter in model.backbone.parameters():
+            parameter.data = parameter.data.half().float()  # measured as it will be loaded
+        found = measured(model, seed)
+        micro_pretrain.save(model, out, {**facts_of(seed, steps), **found, "date": date})
+        click.echo(f"{found}  {time.process_time():.0f} CPU seconds  wrote {out}")
+
+    return main
 
 
 if __name__ == "__main__":
-    main()
+    command(STEPS, pretrain, accuracy, facts_of)()

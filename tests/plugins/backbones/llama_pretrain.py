@@ -8,14 +8,11 @@ version give the same file, bit for bit: one thread, everything counted in steps
 
 from __future__ import annotations
 
-import datetime
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 import bert_pretrain
-import click
 import micro_pretrain
 import numpy as np
 import torch
@@ -127,24 +124,5 @@ def facts_of(seed: int, steps: int) -> dict:
     }  # fmt: skip
 
 
-@click.command()
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
-@click.option("--steps", type=click.IntRange(min=1), default=STEPS, show_default=True)
-@click.option("--date", default=lambda: datetime.date.today().isoformat(), help="Noted in the file [today].")
-@click.option("--out", required=True, type=click.Path(dir_okay=False, path_type=Path), help="File to write.")
-def main(seed: int, steps: int, date: str, out: Path) -> None:
-    """Pre-train micro_llama and write its weights.
-
-    \b
-    python tests/plugins/backbones/llama_pretrain.py --seed 0 --out micro_llama-seed0.safetensors
-    """
-    model = pretrain(seed, steps, say=click.echo)
-    for parameter in model.backbone.parameters():
-        parameter.data = parameter.data.half().float()  # measured as it will be loaded
-    found = scores(model, seed)
-    micro_pretrain.save(model, out, {**facts_of(seed, steps), **found, "date": date})
-    click.echo(f"{found}  {time.process_time():.0f} CPU seconds  wrote {out}")
-
-
 if __name__ == "__main__":
-    main()
+    bert_pretrain.command(STEPS, pretrain, scores, facts_of)()
