@@ -129,7 +129,8 @@ class _Cell:
         with torch.no_grad():
             for name, parameter in wire.frozen_weights(model, facts["layers"]).items():
                 parameter.copy_(weights[name])
-        batches = map(here.pixels, here.in_order(facts["t"], facts["client"]))
+        t, client = facts["t"], facts["client"]
+        batches = here.batches(t, client, here.in_order(t, client))
         objective = self.objective(json.dumps(facts["objective"]))
         given = wire.round_of(model, facts, tensors, self._drawn(facts), objective, batches)
         began, cpu = time.perf_counter(), time.process_time()

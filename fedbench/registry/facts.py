@@ -300,7 +300,10 @@ class CachedFacts:
 
 
 def mismatch(texts: bool, reads_texts: bool, config: Mapping[str, Any]) -> str:
-    """Why a backbone cannot take a data set: it is one of images, or of texts; "" where it can."""
+    """Why a backbone cannot take a data set: it is one of images, or of texts; "" where it can. Texts are not augmented
+    either."""
+    if texts and config["data"].get("augment"):
+        return f"data.augment changes images, and the data set {config['data']['name']!r} holds texts; leave it out"
     if texts == reads_texts:
         return ""
     data, backbone, kinds = config["data"]["name"], config["backbone"]["name"], ("images", "texts")

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 GROUP = "fedbench"
 # Keys of a `data` section that are not options of the data set itself.
-OF_SECTION = ("partition", "normalize", "image_size", "max_length", "proxy")
+OF_SECTION = ("partition", "normalize", "image_size", "max_length", "proxy", "augment")
 LIFECYCLE = [name for name in HOOKS if name not in KINDS.values()]
 READING = 30.0  # seconds that a third-party plugin may take to be imported and to register its components
 TRACKING = 120.0  # seconds that a third-party tracker may take at the beginning and at the end of a suite

@@ -12,6 +12,7 @@ from fedbench.words import in_short
 # Another version of one of these may give other numbers: results of several are shown together, with a warning.
 # Results of a plugin's code before and after an edit never enter one mean.
 NUMERICAL = ("torch", "timm", "loralib", "numpy")
+AUGMENTING = "torchvision"  # likewise, of cells whose images change by chance
 # Raised whenever a cell of the same configuration comes to other numbers: no older cell is then reused.
 NUMBERS_VERSION = 1
 # What stands in an id for fedbench's version: a release whose numbers are the same has the same ids.
@@ -55,7 +56,7 @@ def read_by_its_method(manifest: Mapping[str, Any]) -> dict[str, Any]:
 def plugin_versions(manifest: Mapping[str, Any]) -> dict[str, str]:
     """The code of the plugins that computed a cell, by package or file."""
     versions = manifest.get("versions", {})
-    return {name: version for name, version in versions.items() if name not in ("fedbench", *NUMERICAL)}
+    return {name: version for name, version in versions.items() if name not in ("fedbench", AUGMENTING, *NUMERICAL)}
 
 
 def mixed_versions(manifests: Iterable[Mapping[str, Any]], plugins: bool = False) -> str:
@@ -68,7 +69,7 @@ def mixed_versions(manifests: Iterable[Mapping[str, Any]], plugins: bool = False
     found: dict[str, dict[str, None]] = {}
     for manifest in manifests:
         for name, version in manifest.get("versions", {}).items():
-            if plugins or name in ("fedbench", *NUMERICAL):
+            if plugins or name in ("fedbench", AUGMENTING, *NUMERICAL):
                 found.setdefault(name, {})[version] = None
     return _mixed(found)
 

@@ -4,7 +4,7 @@ what the frozen part of the model has made of them already."""
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from fedbench.models.layered import EVERY, PADDING, Tokenizer, tokenized
+from fedbench.simulation import augmentation
 from fedbench.types import Images, Texts
 
 # Per-channel mean and standard deviation of images in [0, 1]; `backbone` takes the ones its weights were
@@ -47,6 +48,7 @@ class Inputs(ABC):
     """
 
     size: int
+    augment: Sequence[str] = ()  # how training batches are changed by chance
 
     def __init__(self, labelled: Images | Texts, device: str) -> None:
         self.labelled, self.device = labelled, device
@@ -73,6 +75,10 @@ class Inputs(ABC):
     def __call__(self, indices: np.ndarray) -> tuple[Tensor, Tensor]:
         """x (B, 3, H, W) normalised, or ids (B, T), and y (B,) int64."""
         return self._batch(None, indices)
+
+    def augmented(self, indices: np.ndarray, seed: int) -> tuple[Tensor, Tensor]:
+        """The same, changed by chance as `augment` says. seed: of the draw."""
+        raise NotImplementedError
 
     def features(self, indices: np.ndarray) -> tuple[Tensor, Tensor]:
         """x (B, D), what classifiers read of a frozen model, where that is kept, or as above."""
@@ -112,16 +118,34 @@ class Inputs(ABC):
 class Pixels(Inputs):
     """Images, normalised."""
 
-    def __init__(self, images: Images, mean: Any, std: Any, device: str, dtype: torch.dtype = torch.float32) -> None:
+    def __init__(
+        self,
+        images: Images,
+        mean: Any,
+        std: Any,
+        device: str,
+        dtype: torch.dtype = torch.float32,
+        augment: Sequence[str] = (),
+    ) -> None:
         super().__init__(images, device)
+        self.augment = augment
         self.images, self.dtype, self.size = images, dtype, images.x.shape[-1]
         self.mean = torch.tensor(mean, dtype=dtype, device=device).view(1, 3, 1, 1)
         self.std = torch.tensor(std, dtype=dtype, device=device).view(1, 3, 1, 1)
 
     def given(self, indices: np.ndarray) -> Tensor:
         """(B, 3, H, W) normalised."""
-        images = self.images.x[indices]
-        x = self._sent(images) if self.on_gpu else torch.from_numpy(np.ascontiguousarray(images))
+        return self._normalised(np.ascontiguousarray(self.images.x[indices]))
+
+    def augmented(self, indices: np.ndarray, seed: int) -> tuple[Tensor, Tensor]:
+        """As `__call__` has them, each changed by chance before it is normalised."""
+        images = torch.from_numpy(np.ascontiguousarray(self.images.x[indices]))
+        labels = self.labels(indices)
+        x = self._normalised(augmentation.augmented(images, self.augment, seed).numpy())
+        return x, labels.to(self.device) if self.on_gpu else labels
+
+    def _normalised(self, images: np.ndarray) -> Tensor:
+        x = self._sent(images) if self.on_gpu else torch.from_numpy(images)
         in_0_1 = x.to(self.dtype) / 255 if x.dtype == torch.uint8 else x.to(self.dtype)
         return (in_0_1 - self.mean) / self.std
 

@@ -78,6 +78,7 @@ class FederatedData:
             self._refuse_images(registry)
         halves = (splits.train, splits.test)
         self.train, self.test = (inputs_of(split, config, source, device, dataset.task) for split in halves)
+        self.train.augment = config["data"].get("augment", ())
         if clients is None:
             ref = config["data"]["partition"]
             partition = registry.make("partition", ref)

@@ -6,7 +6,7 @@ import copy
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from torch import Tensor
 from fedbench.devices.assignment import Dealt, devices_of, server_of
 from fedbench.devices.fitting import Costs, Fit, Work, fitted
 from fedbench.errors import NotApplicable, UserError
-from fedbench.seeding import numpy_generator
+from fedbench.seeding import numpy_generator, seed_of
 from fedbench.simulation.batches import Batch, Inputs
 from fedbench.simulation.client_storage import ClientStorage
 from fedbench.simulation.faults import Faults
@@ -216,6 +216,20 @@ class Federation:
         """The positions of the images of so many batches of a round."""
         return np.concatenate([self.clients[client].indices[:0], *itertools.islice(self.in_order(t, client), steps)])
 
+    def batches(self, t: int, client: int, order: Iterable[np.ndarray], features: bool = False) -> Iterator[Batch]:
+        """The batches of a client in round t.
+
+        Args:
+            t: The round.
+            client: Whose batches, or GLOBAL.
+            order: The positions of the images of each.
+            features: Whether those are wanted, where they are kept. Images that change by chance have none.
+        """
+        if not self.pixels.augment:
+            return map(self.pixels.features if features else self.pixels, order)
+        seeds = (seed_of(self.seed, t, client, f"augmentation/{step}") for step in itertools.count())
+        return map(self.pixels.augmented, order, seeds)
+
     def in_pool(self, t: int) -> Iterator[np.ndarray]:
         """The positions of the images of batches of round t, of the images of all clients in new orders without end."""
         size, everybodys = self.train["batch_size"], self.clients.indices
@@ -237,11 +251,11 @@ class Batches:
         self.federation, self.t, self.ids = federation, t, ids
 
     def __call__(self, n: int) -> Iterator[Batch]:
-        return self._made_by(self.federation.pixels, n)
+        return self._made(n)
 
     def features(self, n: int) -> Iterator[Batch]:
         """The same, as features where those are kept."""
-        return self._made_by(self.federation.pixels.features, n)
+        return self._made(n, features=True)
 
     def first(self, n: int) -> int:
         """How many images the first batch of client n has; no later one has more."""
@@ -269,8 +283,9 @@ class Batches:
         """Of one client that has the images of all."""
         return PooledBatches(self.federation, self.t, [GLOBAL])
 
-    def _made_by(self, make: Callable[[np.ndarray], Batch], n: int) -> Iterator[Batch]:
-        return map(make, self.federation.in_order(self.t, self.ids[n]))
+    def _made(self, n: int, features: bool = False) -> Iterator[Batch]:
+        order = self.federation.in_order(self.t, self.ids[n])
+        return self.federation.batches(self.t, self.ids[n], order, features)
 
 
 class PooledBatches(Batches):
@@ -283,8 +298,8 @@ class PooledBatches(Batches):
         """(sum of |D_n|,) int64: of the images of all clients."""
         return self.federation.pixels.labels(self.federation.clients.indices)
 
-    def _made_by(self, make: Callable[[np.ndarray], Batch], n: int) -> Iterator[Batch]:
-        return map(make, self.federation.in_pool(self.t))
+    def _made(self, n: int, features: bool = False) -> Iterator[Batch]:
+        return self.federation.batches(self.t, GLOBAL, self.federation.in_pool(self.t), features)
 
 
 def _numbers(values: Iterable[float], dtype: torch.dtype = torch.int64) -> Tensor:

@@ -10,14 +10,15 @@ from fedbench.errors import UserError
 from fedbench.registry.catalogue import references
 from fedbench.registry.facts import CachedFacts
 from fedbench.registry.registry import Registry
-from fedbench.results.identity import NUMERICAL
+from fedbench.results.identity import AUGMENTING, NUMERICAL
 from fedbench.simulation.cell_job import config_of
 
 
 def versions_of(config: Mapping[str, Any], registry: Registry) -> dict[str, str]:
     """Versions of fedbench, of the numerical packages and of every plugin that the configuration names, and the
     settings by which libraries compute with other instructions than by default."""
-    versions = {"fedbench": __version__} | {name: machine.package_version(name) or "none" for name in NUMERICAL}
+    names = [*NUMERICAL, *([AUGMENTING] if config["data"].get("augment") else [])]
+    versions = {"fedbench": __version__} | {name: machine.package_version(name) or "none" for name in names}
     for kind, ref in references(config):
         plugin = registry.catalogue.find(kind, ref["name"]).plugin
         versions[registry.label(plugin)] = registry.version(plugin)

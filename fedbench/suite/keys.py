@@ -70,6 +70,10 @@ class DataKeys(ComponentKeys, total=False):
         Literal["backbone", "clip", "imagenet", "half"],
         Field(description="mean and deviation of the colours; backbone: those it was pre-trained with"),
     ]
+    augment: Annotated[
+        Annotated[list[Literal["crop", "flip"]], AfterValidator(distinct)] | None,
+        Field(description="random changes of training images in every step; null: none"),
+    ]
     proxy: Annotated[
         Annotated[ProxyKeys, OneOf("images", "fraction")] | None,
         Field(description="training examples held out of everybody's training for the server; null: none"),

@@ -315,6 +315,10 @@ class _Resolver:
         if rotate and shuffle and rotate.value is shuffle.value is True:
             text = f"rotate_capacities is true too (at {rotate.mark}), and a seed assigns in one way; set it to false"
             self.problems.add(shuffle.named, f"shuffle_capacities: {text}")
+        augment, features = settings.get("data", "augment"), settings.get("frozen_features")
+        if augment and augment.value and features and features.value == "kept":
+            text = f"frozen_features: kept (at {features.mark}) needs images that stay the same; leave one out"
+            self.problems.add(augment.named, f"data.augment: {text}")
         return settings
 
 
@@ -342,6 +346,7 @@ def _plain(settings: Node) -> tuple[dict[str, Any], str]:
     plain["engine"] = setting_layers.ENGINES[plain["engine"]]
     if plain["train"]["max_steps"] == "smallest" and plain["train"]["local_epochs"] > 1:
         plain["train"]["max_steps"] = setting_layers.EACH_EPOCH
+    plain["data"]["augment"] = sorted(plain["data"].get("augment") or ()) or None
     _leave_out_nothing(plain)
     return plain, assign
 
@@ -349,7 +354,7 @@ def _plain(settings: Node) -> tuple[dict[str, Any], str]:
 # Values that say that nothing is to happen, by section: the cell is the same as one without the key.
 _NOTHING: dict[str, dict[str, Any]] = {
     "": {**dict.fromkeys(SIZES), "frozen_weights": "resent", "frozen_features": "computed"},
-    "data": {"proxy": None},
+    "data": {"proxy": None, "augment": None},
     "train": {"regularizer": None, "guard": None},
     "train.optimizer": {"head_lr": None, "schedule": "constant", "warmup": None},
     "evaluation": {"by": "domain", "at": None, "validation": None, "sizes": False},

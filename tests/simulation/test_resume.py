@@ -87,6 +87,13 @@ def test_a_cell_that_is_taken_up_after_every_round_ends_with_the_same_bits(
     assert broken_off_after_every_round(config, plugins, tmp_path) == whole
 
 
+def test_a_cell_whose_images_change_by_chance_ends_with_the_same_bits_too(cells, plugins, tmp_path):
+    config = cells["plain", "fedra"]
+    changed = {**config, "data": {**config["data"], "augment": ["crop", "flip"]}}
+    whole = uninterrupted(changed, plugins)
+    assert broken_off_after_every_round(changed, plugins, tmp_path) == whole != uninterrupted(config, plugins)
+
+
 @pytest.mark.parametrize(
     "method",
     ["fedra", *(pytest.param(name, marks=pytest.mark.slow) for name in ("flora", "heterofl", "fedavg", "fedv"))],
