@@ -125,6 +125,8 @@ KEPT_AS = {
 }  # units of UNITS
 PLAIN = ("text", "int", "count", "decimal", "rank", "p", "yes", "names")  # of UNITS, what is no unit
 
+DOMAIN = Format("", "score", "metric", "domain")
+ONE_OF_MANY = Format("", "score", "metric", "")  # a domain that tables leave out
 _HIDDEN = Format(part="")
 FORMATS: Mapping[str, Format] = {
     **dict.fromkeys(("status", "ranked", "metric", "split", "p_sign_flip", "interval", "resource"), _HIDDEN),
@@ -141,6 +143,8 @@ FORMATS: Mapping[str, Format] = {
     "n_seeds": Format("seeds", "int", part=""),
     "n_draws": Format("draws", "int", part=""),
     "worst": Format("worst", "score", "metric"),
+    "quartile": Format("lower quartile", "score", "metric"),
+    "median_domain": Format("median domain", "score", "metric"),
     "client_sd": Format("client sd", "score", "low"),
     "worst_clients": Format("worst 10 %", "score", "metric"),
     "gap": Format("gap", "points", "metric", "gap"),
@@ -306,6 +310,10 @@ def _only(found: pandas.DataFrame, columns: Sequence[str]) -> pandas.DataFrame:
         raise UserError(f"--columns '{','.join(columns)}': a name is missing. Write --columns average,gflops,memory")
     keep = [name for name in found.columns if name in found.attrs["by"] or format_of(found, name).part == "name"]
     for name in names:
+        domains = [c for c in found.columns if found.attrs.get("formats", {}).get(c) in (DOMAIN, ONE_OF_MANY)]
+        if name == "domains" and domains:
+            keep += domains
+            continue
         column = column_of(found, name)
         main = WITH.get(column, column)
         main = main if name in (_bare(main), *ALIASES) or main == column else column

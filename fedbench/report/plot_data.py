@@ -16,7 +16,7 @@ import numpy as np
 from fedbench.errors import UserError
 from fedbench.report.budget import check_known
 from fedbench.report.grouping import Place, by_label, distinct, headings, registered, settings
-from fedbench.report.run_scores import curve
+from fedbench.report.run_scores import MANY_DOMAINS, SHARES, among_domains, curve
 from fedbench.results import Result
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ AXES = {
     "joules": "energy of all clients",
 }
 
+# The panels of more than MANY_DOMAINS domains, and which share of them each is of.
+OF_MANY = dict(zip(("worst domain", "lower quartile", "median domain"), SHARES.values(), strict=True))
 MOST_CLIENTS = 24  # rows that stay readable; above, clients are drawn by domain
 
 
@@ -120,9 +122,11 @@ def by_panel(boards: Sequence[Board], metric: str, by_domain: bool, x: str) -> d
         for label, results in board.methods.items():
             seeds = [found for r in results if (found := points(r, metric, x))]
             domains = dict.fromkeys(d for seed in seeds for point in seed.values() for d in point.domains)
-            for domain in domains if by_domain else [None] if seeds else ():
+            many = len(domains) > MANY_DOMAINS
+            for domain in (OF_MANY if many else domains) if by_domain else [None] if seeds else ():
                 title = " · ".join(filter(None, (board.title if len(boards) > 1 or not domain else "", domain)))
-                panels.setdefault(title, {})[label] = line(seeds, domain)
+                share = OF_MANY[domain] if many and domain else None
+                panels.setdefault(title, {})[label] = line(seeds, domain, share, metric)
     return panels
 
 
@@ -135,9 +139,15 @@ def points(result: Result, metric: str, x: str) -> dict[int, CurvePoint]:
     return {t: CurvePoint(spent.by(t), *values) for t, values in found.items()} if spent else {}
 
 
-def line(seeds: Sequence[Mapping[int, CurvePoint]], domain: str | None) -> Line:
+def line(
+    seeds: Sequence[Mapping[int, CurvePoint]], domain: str | None, share: float | None = None, metric: str = ""
+) -> Line:
+    """The average, the value of a domain, or where there are many what `among_domains` says of a share of them."""
     found = [[seed[t] for seed in seeds if t in seed] for t in sorted({t for seed in seeds for t in seed})]
-    values = [[_value(point, domain) for point in each] for each in found]
+    if share is None:
+        values = [[_value(point, domain) for point in each] for each in found]
+    else:
+        values = [[among_domains(point.domains, metric, share) for point in each] for each in found]
     std = [np.std(v, ddof=1) if len(v) > 1 else np.nan for v in values]
     x = [np.mean([point.x for point in each]) for each in found]
     return Line(np.array(x), np.array([np.mean(v) for v in values]), np.array(std))

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from fedbench.results import Result
 
 AT = ("final", "best", "last4")
+MANY_DOMAINS = 8  # of more, tables and figures show what SHARES says, unless each is asked for
+SHARES = {"worst": 0.0, "quartile": 0.25, "median_domain": 0.5}  # see `among_domains`
 UNCHOSEN = (
     "--at best needs validation examples, and this cell held none out: a round that is chosen by its test score "
     "flatters itself.\nSay `evaluation: {validation: 0.1}` in the suite and run it again, or take --at final."
@@ -109,6 +111,15 @@ def run(
 def curve(tested: Tested) -> dict[int, tuple[float, dict[str, float]]]:
     """The average, and the value of every domain, after each evaluated round, in order, as `RunScores` has them."""
     return {t: (average(found), by_domain(found)) for t, found in sorted(tested.items())}
+
+
+def among_domains(domains: Mapping[str, float], metric: str, share: float) -> float:
+    """The value that this share of the domains are at or below, or above where less is better; between two domains
+    interpolated linearly. 0 is the worst domain, 0.25 the lower quartile and 0.5 the median."""
+    worst_first = sorted(domains.values(), reverse=not higher_is_better(metric))
+    whole, part = divmod(share * (len(worst_first) - 1), 1)
+    low, high = worst_first[int(whole)], worst_first[min(int(whole) + 1, len(worst_first) - 1)]
+    return low + part * (high - low)
 
 
 def worst_tenth(clients: Sequence[float], metric: str) -> float:

@@ -42,6 +42,12 @@ def test_a_cell_on_nodes_equals_the_simulated_one_to_the_bit(cells, plugins, tmp
     same(deployed(config, plugins, Here(tmp_path)), simulated(config, plugins))
 
 
+def test_nodes_change_their_images_as_the_simulation_does(cells, plugins, tmp_path):
+    config = changed(cells["rough", "fedra"], "rough", "sequential")
+    config["data"] = {**config["data"], "augment": ["crop", "flip"]}
+    same(deployed(config, plugins, Here(tmp_path)), simulated(config, plugins))
+
+
 @pytest.mark.parametrize("frozen", ["resent", "cached"])
 @pytest.mark.parametrize("method", DEPLOYABLE)
 def test_the_bytes_of_the_tensors_that_cross_are_those_that_are_simulated(cells, plugins, tmp_path, method, frozen):

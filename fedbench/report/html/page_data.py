@@ -26,7 +26,7 @@ from fedbench.report.statistics.ranks import bars
 from fedbench.report.style import style
 from fedbench.report.views.clients import clients
 from fedbench.report.views.costs import LEGEND, costs
-from fedbench.report.views.leaderboard import leaderboard
+from fedbench.report.views.leaderboard import has_many_domains, leaderboard
 from fedbench.report.views.pairs import matrix, pairs
 from fedbench.report.views.paper import side_by_side
 from fedbench.report.views.pareto import COSTS, RESOURCES, pareto
@@ -175,12 +175,13 @@ class _Maker:
         roles = {row.method: self.asked.roles.get(self.labels.get(row.method, ""), "method") for row in board.rows}
         curves = lines(drawn, board.metric, self.most)
         self.thinned |= any(one["of"] > self.most for part in curves.values() for one in part)
-        page = self._page(key, leaderboard([board]))
+        page = self._page(key, leaderboard([board]), leaderboard([board], every_domain=True))
         return {
             "key": key,
             **board.place._asdict(),
             "title": title if title else board.place.scenario,
             "domains": list(board.domains),
+            "many": has_many_domains(board),
             "baseline": board.baseline,
             "byClient": board.by_client,
             "caption": page["tables"][0]["caption"],
@@ -221,7 +222,7 @@ class _Maker:
                 continue
             for board in made:
                 if any(row.runs for row in board.rows):
-                    (page,) = laid_out(leaderboard([board])).pages
+                    (page,) = laid_out(leaderboard([board], every_domain=True)).pages
                     found.setdefault(board.place, {})[seed] = page.tables[0].columns
         return found
 
@@ -234,8 +235,9 @@ class _Maker:
         self.texts[key] = texts(found)
         return {page.key: plain(page) | {"key": key} for page in laid_out(found).pages}
 
-    def _page(self, key: str, frame: pandas.DataFrame) -> dict[str, Any]:
-        (page,) = laid_out(frame).pages
+    def _page(self, key: str, frame: pandas.DataFrame, full: pandas.DataFrame | None = None) -> dict[str, Any]:
+        """full: the same with all columns that the page may show."""
+        (page,) = laid_out(frame if full is None else full).pages
         self.texts[key] = texts(frame, self.sources if key.startswith("board") else ())
         return plain(page) | {"key": key, "legend": list(frame.attrs["legend"])}
 

@@ -9,10 +9,10 @@ from typing import Any
 import pandas
 
 from fedbench.report.budget import MEANING
-from fedbench.report.frames import FORMATS, PLACE, Format, frame, is_blank, page
+from fedbench.report.frames import DOMAIN, FORMATS, ONE_OF_MANY, PLACE, Format, frame, is_blank, page
 from fedbench.report.layout import unit_of
 from fedbench.report.leaderboards import Leaderboard
-from fedbench.report.run_scores import MeanScore
+from fedbench.report.run_scores import MANY_DOMAINS, SHARES, MeanScore, among_domains
 from fedbench.report.significance import (
     conclusion,
     correction_of,
@@ -22,7 +22,7 @@ from fedbench.report.significance import (
 )
 from fedbench.report.statistics.intervals import BCA_FROM
 from fedbench.report.statistics.pairs import Pair
-from fedbench.results.scores import CONSTANT
+from fedbench.results.scores import CONSTANT, mean
 from fedbench.words import amount, counted
 
 BOARD = (
@@ -45,11 +45,12 @@ COSTS = (
     "bytes", "gflops", "memory_min", "memory_median", "memory_max", "server_gflops", "server_memory", "simulated",
     "energy",
 )  # fmt: skip
-DOMAIN = Format("", "score", "metric", "domain")
 
 # What the columns of a leaderboard mean, where their titles do not say it.
 MEANINGS = {
     "worst": "average, worst: over the domains of each seed.",
+    "quartile": "lower quartile, median domain: a quarter and a half of the domains of each seed are no better; "
+    "`--columns domains` shows all.",
     "client_sd": "average: plain mean over clients, each tested on its own examples. client sd, worst 10 %: standard "
     "deviation over clients, and mean of the worst tenth of them (at least one), of each seed; then means over seeds.",
     "n_draws": "draw: the seeds that give each client the same size, which rotate_capacities repeats. They are "
@@ -78,18 +79,33 @@ def about(boards: Sequence[Leaderboard]) -> dict[str, Any]:
     }
 
 
-def leaderboard(boards: Sequence[Leaderboard]) -> pandas.DataFrame:
+def leaderboard(boards: Sequence[Leaderboard], every_domain: bool = False) -> pandas.DataFrame:
     """A row for each method of each leaderboard, ceilings first, then the best mean.
 
     Columns: suite, scenario, variant, backbone, dataset and profile; method, role, mean, std, group, ci_low, ci_high
     (95 % interval of the mean), n_seeds, round, status; the difference to the baseline with its interval and verdict;
     costs; and the mean of each domain. Scores are fractions, costs bytes, GFLOPs and seconds.
+
+    every_domain: whether tables show each of more than MANY_DOMAINS domains.
     """
     rows = [row for board in boards for row in _board_rows(board)]
     domains = dict.fromkeys(_domain(name) for board in boards for name in board.domains)
-    scored = ("collapsed", "client_sd", "worst_clients", "worst", "gap", "gap_low", "gap_high", "gap_p", "gap_q")
+    few = {_domain(name) for board in boards if not has_many_domains(board) for name in board.domains}
+    shares = ("quartile", "median_domain") if any(map(has_many_domains, boards)) else ()
+    scored = (
+        "collapsed",
+        "client_sd",
+        "worst_clients",
+        "worst",
+        *shares,
+        "gap",
+        "gap_low",
+        "gap_high",
+        "gap_p",
+        "gap_q",
+    )
     names = (*BOARD, *scored, "verdict", "within", "spent", *COSTS, *domains)
-    formats = dict.fromkeys(domains, DOMAIN)
+    formats = {name: DOMAIN if every_domain or name in few else ONE_OF_MANY for name in domains}
     budget = next((board.at for board in boards if board.budget is not None), None)
     if budget:
         formats |= {"spent": Format("spent", budget, "low", "cost"), "round": Format("round", part="cost")}
@@ -106,6 +122,11 @@ def leaderboard(boards: Sequence[Leaderboard]) -> pandas.DataFrame:
         present.discard("collapsed")
     found.attrs["legend"] = _legend(boards, present)
     return found
+
+
+def has_many_domains(board: Leaderboard) -> bool:
+    """Whether tables show the worst, the lower quartile and the median domain, and not each of them."""
+    return len(board.domains) > MANY_DOMAINS
 
 
 def page_of(board: Leaderboard, caption: str | None = None) -> dict[str, Any]:
@@ -135,7 +156,7 @@ def _collapses(board: Leaderboard) -> Iterable[str]:
 
 def _domain(name: str) -> str:
     """The column of a domain, which may be called like another column."""
-    return f"{name} (domain)" if name in FORMATS or name in (*BOARD, *PLACE, "other") else name
+    return f"{name} (domain)" if name in FORMATS or name in (*BOARD, *PLACE, "other", "domains") else name
 
 
 def _board_rows(board: Leaderboard) -> Iterable[dict[str, Any]]:
@@ -158,6 +179,9 @@ def _board_rows(board: Leaderboard) -> Iterable[dict[str, Any]]:
             found |= {"client_sd": mean_of(row.spread), "worst_clients": mean_of(row.worst_clients)}
         elif several:
             found["worst"] = mean_of(row.worst)
+        if has_many_domains(board) and row.runs:
+            for name in ("quartile", "median_domain"):
+                found[name] = mean([among_domains(run.domains, board.metric, SHARES[name]) for run in row.runs])
         found |= _gap(row.gap)
         if board.budget is not None:
             found["spent"] = row.spent

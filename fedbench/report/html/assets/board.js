@@ -17,7 +17,7 @@ const boardTable = (board) => {
       choose({ sort: sort ? sort[0] + (sort[1] ? "-" : "+") : "" });
       [...document.querySelectorAll(`#${CSS.escape(idOf(board))} th button`)].find((b) => b.textContent === column.title)?.focus();
     },
-    titles: (name) => (board.domains.includes(name) ? wanted("domain", name) : columnShown(name)),
+    titles: (name) => (board.domains.includes(name) ? wanted("domain", name) && (!board.many || state.domain !== null) : columnShown(name)),
     head: (at) => {
       const row = byPlace.get(at);
       const long = row.label.length > 22 ? "who long" : "who";
