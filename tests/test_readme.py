@@ -90,7 +90,12 @@ def test_every_figure_of_a_table_is_in_the_reference_results(page):
     assert quoted
     for command, table in quoted:
         printed = CliRunner(env={"COLUMNS": None}).invoke(main, shlex.split(command)).output
-        assert table in "\n".join(line.rstrip() for line in printed.splitlines()), command
+        assert unpadded(table) in unpadded(printed), command
+
+
+def unpadded(table: str) -> str:
+    """A table without the width of its columns, which older versions of rich make a blank wider."""
+    return re.sub(r"─+", "─", "\n".join(re.sub(r" {2,}", "  ", line).rstrip() for line in table.splitlines()))
 
 
 def test_tables_of_differences_are_those_of_the_reference_results():

@@ -139,17 +139,13 @@ def of_suite(key: str) -> Callable[[click.Context, click.Parameter, str], list[s
 class ComputeDevice(click.ParamType):
     """`auto`, `cpu`, `cuda` or `cuda:1`."""
 
-    name = "auto|cpu|cuda|cuda:N"
+    name = "device"
 
     def convert(self, value: str, param: click.Parameter | None, context: click.Context | None) -> str:
         """The same. Fails for anything else."""
         if not re.fullmatch(r"auto|cpu|cuda(:[0-9]{1,3})?", value):
             self.fail(f"{value!r:.40} is none of auto, cpu, cuda and cuda:N.", param, context)
         return value
-
-    def get_metavar(self, param: click.Parameter, context: click.Context) -> str:
-        """What `--help` shows."""
-        return self.name
 
 
 def each(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
@@ -193,6 +189,7 @@ PLUGINS = click.option(
 DEVICE = click.option(
     "--device",
     type=ComputeDevice(),
+    metavar="auto|cpu|cuda|cuda:N",
     default="auto",
     show_default=True,
     help="What computes: auto (GPUs if this machine has any), cpu, cuda (each cell on one GPU in turn), or cuda:N.",

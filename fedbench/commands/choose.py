@@ -67,7 +67,7 @@ def choose(
 
     \b
     fedbench choose --backbone vit_base_patch16_224 --devices phone_high,phone_low
-    fedbench choose --backbone micro_vit --devices phone_high:4,laptop --round 10min --accuracy results
+    fedbench choose --backbone micro_vit --devices phone_high:4 --accuracy results
 
     Exit code: 0, or 1 if a plugin fails, which a note names.
     """

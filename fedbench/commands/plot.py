@@ -175,7 +175,7 @@ def ranks(metric: str, **choices: Any) -> None:
     """Draw mean ranks over the scenarios of each suite with Nemenyi's critical difference, and letters by paired tests.
 
     \b
-    fedbench plot ranks results/extreme_hetero --method fedra --method depthfl --method head_only
+    fedbench plot ranks results/extreme_hetero --method fedra,depthfl,head_only
     """
     from fedbench.report.standings import standings
 

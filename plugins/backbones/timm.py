@@ -97,12 +97,14 @@ def load_file(model, path: Path, load: bool, architecture: Architecture) -> str:
 
     With load=False the model, whose weights may be shapes alone, is left as it is.
     """
+    import torch
     from safetensors.torch import load_file as read
 
     if not path.is_file():
         raise UserError(f"pretrained: there is no file {path}; give true, false or the path of a .safetensors file")
     try:
-        saved = read(path)
+        with torch.device("cpu"):  # where only shapes are asked for, older safetensors would read shapes alone
+            saved = read(path)
     except Exception as error:
         raise UserError(f"pretrained: {path} is no readable .safetensors file ({error})") from error
     wanted = model.state_dict()
