@@ -50,7 +50,7 @@ def test_a_cell_is_found_by_its_names(folder, monkeypatch, words, names, out):
         (("s", "fedra", "--seed", 7), "--seed 7: fedra has finished 1, 2"),
         (("s", "depthfl/last"), "depthfl/last has 2 scenarios; choose --scenario: all_6, mixed"),
         (("s", "flora"), "no cell of flora has finished"),
-        (("nowhere", "fedra"), "results/nowhere"),
+        (("nowhere", "fedra"), "nowhere: no such folder"),
     ],
 )
 def test_what_names_no_cell_is_told(folder, words, said):
