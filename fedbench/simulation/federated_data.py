@@ -73,7 +73,8 @@ class FederatedData:
         self.splits = splits = loaded(dataset, config["data"]["name"])
         if dataset.task == NEXT_TOKEN and source.tokenizer is not None:
             self.splits = splits = fitting(splits, source, config)
-        self._official = bool(registry.catalogue.find("dataset", config["data"]["name"]).source)
+        known = registry.catalogue.components["dataset"].get(config["data"]["name"])  # None: blank, without its plugin
+        self._official = bool(known and known.source)
         if clients is None:
             self._refuse_images(registry)
         halves = (splits.train, splits.test)

@@ -11,6 +11,7 @@ import torch
 
 from fedbench.errors import NotApplicable, UserError, summary_of
 from fedbench.method import Predict
+from fedbench.registry.catalogue import references
 from fedbench.registry.facts import CachedFacts
 from fedbench.registry.registry import Registry
 from fedbench.results import read_manifest
@@ -21,6 +22,7 @@ from fedbench.simulation.state import STRUCTURE, load, save
 from fedbench.types import CLASSIFICATION, Clients, Dataset, Images, Splits, Texts
 from fedbench.words import shortened
 
+OF_IMAGES = ("dataset", "partition")  # kinds of components that are not read where images are not
 AGAIN = "Run the suite again with --force: the cell is computed again."
 
 
@@ -71,7 +73,7 @@ def _rebuilt(folder: Path, manifest: Mapping[str, Any], registry: Registry, imag
     """The simulation of a finished cell with its last state."""
     kept = load(folder)
     config = config_of(manifest)
-    _same_files(folder, manifest["versions"], registry)
+    _same_files(folder, manifest, registry, images)
     facts = CachedFacts(registry, in_place=True)
     source = facts.backbone(config["backbone"])
     dataset = facts.dataset(config["data"], source["image_size"]) if images else _blank(kept["world"], source["texts"])
@@ -111,14 +113,19 @@ def _finished(folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def _same_files(folder: Path, versions: Mapping[str, str], registry: Registry) -> None:
-    """Plugins given by --plugin must be given again, and be the same files."""
-    for name, version in versions.items():
+def _same_files(folder: Path, manifest: Mapping[str, Any], registry: Registry, images: bool) -> None:
+    """Plugins given by --plugin must be given again, and be the same files; without images those of the data set and
+    the partition need not."""
+    known = registry.catalogue.components
+    read = [(kind, ref["name"]) for kind, ref in references(manifest["config"]) if images or kind not in OF_IMAGES]
+    lacking = any(name not in known[kind] for kind, name in read)
+    files = {registry.label(known[kind][name].plugin) for kind, name in read if name in known[kind]}
+    for name, version in manifest["versions"].items():
         if not version.startswith("sha256:"):
             continue
-        if name not in registry.files:
+        if name not in registry.files and lacking:
             raise UserError(f"{folder}: this cell was computed with the plugin {name}; name that file with --plugin.")
-        if registry.version(name) != version:
+        if name in registry.files and name in files and registry.version(name) != version:
             raise UserError(f"{folder}: {registry.files[name]} has changed since this cell was computed.\n{AGAIN}")
 
 

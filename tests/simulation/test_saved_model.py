@@ -8,7 +8,7 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from command import TINY, run, write_suite
+from command import TINY, fedbench, run, write_suite
 
 from fedbench.errors import UserError
 from fedbench.models.globalmodel import GlobalModel
@@ -147,6 +147,59 @@ def test_a_plugin_file_must_be_there_and_the_same(cell, plugins, registry, tmp_p
     other = tmp_path / "tiny_plugin.py"
     other.write_text(TINY.read_text() + "\n# changed\n")
     assert f"{other} has changed" in refused(cell, Registry([str(other)]))
+
+
+OWN_DATA = """
+import numpy as np
+
+from fedbench import hookimpl
+from fedbench.types import Client, Dataset, Images, Splits
+
+
+def stripes(image_size: int):
+    def half(seed):
+        x = np.random.default_rng(seed).integers(0, 255, (8, 3, image_size, image_size)).astype(np.uint8)
+        return Images(x, np.arange(8) % 2, np.arange(8) // 4)
+
+    return Dataset(("one", "two"), ("a", "b"), "stripes", lambda: Splits(half(0), half(1)))
+
+
+def by_half():
+    return lambda y, domain, num_domains, draw: [Client(d, d, np.flatnonzero(domain == d)) for d in range(num_domains)]
+
+
+@hookimpl
+def fedbench_register_datasets(register):
+    register("stripes", stripes)
+
+
+@hookimpl
+def fedbench_register_partitions(register):
+    register("by_half", by_half)
+"""
+
+
+def test_without_images_the_plugin_of_data_and_partition_is_not_asked_for(tmp_path):
+    """As `fedbench export` goes: of a data set that it does not read."""
+    (tmp_path / "own_data.py").write_text(OWN_DATA)
+    write_suite(tmp_path, "fedra", {"data: dots": "data: {name: stripes, partition: by_half}"})
+    done = run("--quiet", "--plugin", "own_data.py", cwd=tmp_path)
+    assert (done.exit_code, done.output) == (0, "")
+    (folder,) = (tmp_path / "r/tiny/cells").iterdir()
+    plain = Registry([str(TINY)])
+    assert "computed with the plugin own_data.py; name that file with --plugin" in refused(folder, plain)
+    simulation, predict = reopen(folder, plain, images=False)
+    with_data = reopen(folder, Registry([str(TINY), str(tmp_path / "own_data.py")]))[1]
+    x = torch.randn(2, 3, 8, 8)
+    assert torch.equal(predict(x), with_data(x)) and simulation.dataset.classes == ("a", "b")
+    (tmp_path / "own_data.py").write_text(f"{OWN_DATA}\n# changed\n")
+    edited = Registry([str(TINY), str(tmp_path / "own_data.py")])
+    assert "own_data.py has changed" in refused(folder, edited)
+    reopen(folder, edited, images=False)
+    assert "computed with the plugin" in refused(folder, Registry(), images=False), "what it does read"
+    out = tmp_path / "model"
+    words = ("export", folder, "--format", "loralib", "-o", out, "--plugin", TINY)
+    assert fedbench(*words, cwd=tmp_path).exit_code == 0 and any(out.iterdir())
 
 
 def test_a_component_that_is_gone_is_named(cell, plugins):
