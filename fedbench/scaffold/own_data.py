@@ -196,8 +196,8 @@ def _instead(folder: Path) -> str:
     endings = Counter(file.suffix.lower() for file in files if file.suffix)
     if not endings:
         return ""
-    texts = f"; {FOR_TEXTS}" if endings.keys() & TABLES else ""
-    return f", and there are {', '.join(f'{n} {ending}' for ending, n in endings.most_common(3))}{texts}"
+    instead = f"; {FOR_TEXTS}, and for images that a table names --images TABLE" if endings.keys() & TABLES else ""
+    return f", and there are {', '.join(f'{n} {ending}' for ending, n in endings.most_common(3))}{instead}"
 
 
 def _folders(folder: Path) -> list[str]:

@@ -19,7 +19,7 @@ from .image_tree import Tree
 OTHERWISE = (
     "give another `split_seed` or `test_fraction`, or leave the class or the domain out by `classes` or `domains`"
 )
-GroupPattern = Annotated[str, Text("a regular expression on file names")]
+GroupPattern = Annotated[str, Text("a regular expression on names of images")]
 Folders = Annotated[list[Annotated[str, Text("a folder's name")]], Length(1, distinct=True)]
 
 

@@ -35,7 +35,10 @@ class Tree:
         """domains, classes: the folders to take, in this order; all of them, sorted, if not given. Raises: UserError
         where the root is no folder."""
         if root.suffix.lower() in TABLES and root.is_file():
-            raise UserError(f"{root} is a table, and this data set takes folders of images; `text_table` takes texts")
+            raise UserError(
+                f"{root} is a table, and this data set takes folders of images; `image_table` takes a table of images; "
+                "`text_table` takes texts"
+            )
         if not root.is_dir():
             raise UserError(f"{root} {'is not a folder' if root.exists() else 'does not exist'}; {LAYOUT}")
         self.root, self.wanted = root, classes

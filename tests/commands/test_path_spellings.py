@@ -26,6 +26,7 @@ from fedbench.options import Text as Words
 from fedbench.registry.registry import Registry
 from fedbench_plugins.backbones.micro import WEIGHTS, weights_file
 from fedbench_plugins.datasets import text_table
+from fedbench_plugins.datasets.image_table import make as image_table
 
 SPELLINGS = {
     "relative": "{name}",
@@ -209,6 +210,7 @@ def test_every_key_that_is_a_path_begins_at_home(home, monkeypatch):
         "backbone hf.model",
         *(f"dataset {name}.root" for name in ("cifar10", "cifar100", "domainnet", "fashion_mnist", "image_folder")),
         *(f"dataset {name}.root" for name in ("nicopp", "text_table", "tiny_imagenet", "vader_domains", "wordnet")),
+        *(f"dataset image_{name}.{option}" for name in ("lists", "table") for option in ("root", "images")),
         *(f"dataset instructions.{option}" for option in ("hub", "root", "tokenizer")),
         "dataset hf.path",
         "executor flower.superlink",
@@ -232,6 +234,10 @@ def test_weights_data_and_published_numbers_may_lie_at_home(home, monkeypatch):
     shutil.copy(write_safe, home / "own.safetensors")
     (home / "t.csv").write_text("text,label\n" + "".join(f"{i},{i % 2}\n" for i in range(8)))
     (home / "sets").mkdir()
+    for i in range(4):
+        Image.new("RGB", (8, 8), (60 * i, 0, 0)).save(home / f"sets/{i}.png")
+    (home / "i.csv").write_text("path,label\n" + "".join(f"{i}.png,{i % 2}\n" for i in range(4)))
+    assert image_table(8, "~/i.csv", images="~/sets").classes == ("0", "1")
     assert weights_file("micro_vit", "~/own.safetensors", 0) == home / "own.safetensors"
     assert text_table.make("~/t.csv").classes == ("0", "1")
     monkeypatch.setenv("FEDBENCH_DATA", "~/sets")
