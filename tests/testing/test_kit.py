@@ -58,6 +58,14 @@ def test_every_built_in_component_keeps_its_contract(registry, tmp_path, kind, n
     options = {"name": name, **OPTIONS.get((kind, name), {})}
     if name == "image_folder":
         options["root"] = str(pictures(tmp_path))
+    if name == "image_table":
+        lines = [f"{file},{file.parent.name}" for file in sorted(pictures(tmp_path).rglob("*.png"))]
+        (tmp_path / "images.csv").write_text("\n".join(["path,label", *lines]))
+        options["root"] = str(tmp_path / "images.csv")
+    if name == "image_lists":
+        files = [file.relative_to(tmp_path) for file in sorted(pictures(tmp_path).rglob("*.png"))]
+        (tmp_path / "all.txt").write_text("".join(f"{file} {int(file.parent.name == 'b')}\n" for file in files))
+        options["root"] = str(tmp_path)
     if name in LAYOUTS:
         options["root"] = str(LAYOUTS[name](tmp_path))
     if name in ("text_table", "vader_domains"):
