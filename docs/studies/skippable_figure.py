@@ -193,7 +193,7 @@ def main(table: Path, results: tuple[Path, ...], k: int, out: Path) -> None:
     """
     scores = [score for score in layers_left_out.read(table) if score.probe == "full"]
     found = dots(scores, accuracies(load(results)), k)
-    save(figure(found, k), out, dpi=200)
+    save(figure(found, k), out)
     click.echo("\n".join([*told(found), f"wrote {out}"]))
 
 
