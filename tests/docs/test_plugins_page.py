@@ -81,7 +81,7 @@ def test_every_example_stands_in_the_section_of_what_it_registers(examples, bloc
     assert not examples.catalogue.clashes and not examples.catalogue.broken
 
 
-SLOW = ("nested", "two_voices", "finetuned")  # whose parts others' tests check
+SLOW = ("nested", "finetuned")  # whose parts others' tests check
 
 
 def is_slow(block: Block) -> bool:
