@@ -10,6 +10,7 @@ COMMANDS = {
     "compare": "Print leaderboards from results.",
     "report": "Write results as one page that opens offline.",
     "reproduce": "Run the cells of results folders again, and compare.",
+    "board": "Put a method on the board: write, check and re-run entries.",
     "merge": "Join results of several machines.",
     "pack": "Pack finished cells into tables.",
     "plot": "Draw pictures of results (png, svg or pdf).",

@@ -136,6 +136,9 @@ class Problems:
     def __len__(self) -> int:
         return len(self._found)
 
+    def __iter__(self) -> Iterator[tuple[Mark, str]]:
+        return iter(sorted(self._found, key=_place))
+
     @contextmanager
     def forgotten(self) -> Iterator[None]:
         """What is noted inside is forgotten: for a value that is only asked about."""
@@ -149,7 +152,7 @@ class Problems:
         """Raises UserError with the problems in the order of each file, at most one screen of them."""
         if not self._found:
             return
-        order = sorted(self._found, key=_place)
+        order = list(self)
         lines = [f"{mark}: {message}" for mark, message in order[:ON_A_SCREEN]]
         if left := len(order) - len(lines):
             lines.append(f"... and {left} more problem{'s' if left > 1 else ''}")

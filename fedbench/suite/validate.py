@@ -122,6 +122,11 @@ def expected_file(node: Node, problems: Problems) -> Node:
     return _validated(node, keys.ExpectedFileKeys, problems, "expected")
 
 
+def shaped(node: Node, shape: Any, problems: Problems, where: str) -> Node:
+    """A file of another kind, such as `the entry`, checked as a suite is."""
+    return _validated(node, shape, problems, where)
+
+
 def _names(node: Node, *section: str | int) -> list[Path]:
     part = node.get(*section)
     return [(*section, name) for name in part.value] if part and part.is_mapping else []

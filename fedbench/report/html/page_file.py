@@ -71,7 +71,7 @@ def document(gathered: Gathered) -> str:
         lede=lede(data),
         style=_Whole(style),
         script=_Whole(script),
-        policy=_policy(style, script),
+        policy=policy(style, script),
         data=_Whole(embedded(data)),
         texts=_packed(gathered.texts),
     )
@@ -137,8 +137,8 @@ def _script() -> str:
     return f'(() => {{\n"use strict";\n{whole}\n}})();\n'
 
 
-def _policy(style: str, script: str) -> str:
-    """What the browser may do: run this script and this style, and fetch nothing at all."""
+def policy(style: str, script: str) -> str:
+    """What the browser may do with a page: run this script and this style, and fetch nothing at all."""
 
     def sealed(text: str) -> str:
         return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -1,0 +1,68 @@
+"""Children: a command again in a process without network where the machine can, and the code of entries in it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from fedbench.board.entries import BUILT_IN, Entry
+from fedbench.errors import UserError
+
+INSIDE = "FEDBENCH_BOARD_ISOLATED"  # how this process is kept from the network, in words; set in children alone
+OPEN = "with network: neither bwrap nor unshare works here"
+WAYS = {
+    "bwrap": ("bwrap", "--dev-bind", "/", "/", "--unshare-net", "--unshare-pid", "--proc", "/proc", "--die-with-parent"),
+    "unshare": ("unshare", "--map-root-user", "--net"),
+}
+
+
+def isolation() -> tuple[Sequence[str], str]:
+    """The words before a command that keep it from the network, and the same for people."""
+    for name, words in WAYS.items():
+        if shutil.which(name) and subprocess.run([*words, "true"], capture_output=True).returncode == 0:
+            return words, f"without network, by {name}"
+    return (), OPEN
+
+
+def isolated() -> str:
+    """How this process is kept from the network; "" where it is no child of `again`."""
+    return os.environ.get(INSIDE, "")
+
+
+def again(arguments: Sequence[str], code: Sequence[str] = ()) -> int:
+    """Run a command of fedbench in a child without network where the machine can; returns its exit code.
+
+    Args:
+        arguments: behind `fedbench`.
+        code: folders of packages that it finds before those that are installed.
+    """
+    words, how = isolation()
+    path = os.pathsep.join([*code, *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**os.environ, INSIDE: how, **({"PYTHONPATH": path} if path else {})}
+    return subprocess.run([*words, sys.executable, "-P", "-m", "fedbench", *arguments], env=environment).returncode
+
+
+@contextmanager
+def packages_of(entries: Iterable[Entry]) -> Iterator[list[str]]:
+    """Folders with the packages of entries, which pip has fetched and compared with their hashes; inside alone.
+
+    Raises:
+        UserError: pip could not, or a package has another hash.
+    """
+    wanted = [e.plugin for e in entries if e.plugin != BUILT_IN and not isinstance(e.plugin, str) and "package" in e.plugin]
+    with tempfile.TemporaryDirectory(prefix="fedbench") as folder:
+        lines = [f"{plugin['package']} --hash=sha256:{plugin['sha256']}\n" for plugin in wanted]
+        (file := Path(folder) / "requirements.txt").write_text("".join(lines))
+        target = str(Path(folder) / "packages")
+        if wanted:
+            pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--require-hashes", "--only-binary=:all:"]
+            done = subprocess.run([*pip, "--target", target, "-r", str(file)], capture_output=True, text=True)
+            if done.returncode:
+                raise UserError(f"{', '.join(plugin['package'] for plugin in wanted)}: pip refuses:\n{done.stderr.strip()}")
+        yield [target] if wanted else []

@@ -1,0 +1,291 @@
+"""Boards and entries: what their YAML files may say, how they are read, and where everything of an entry lies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal, NotRequired
+
+from pydantic import Field
+from typing_extensions import TypedDict  # pydantic takes typing's own only from Python 3.12 on
+
+from fedbench.disk import hash_of_file, hash_of_json
+from fedbench.errors import UserError
+from fedbench.options import Count, NotNegative
+from fedbench.registry.registry import Registry
+from fedbench.results import Result, examine
+from fedbench.results.content import digest_of_cell
+from fedbench.suite.client_keys import closed
+from fedbench.suite.keys import Seeds
+from fedbench.suite.node import Mark, Node, Problems
+from fedbench.suite.validate import shaped
+from fedbench.suite.values import Name
+from fedbench.suite.yaml import read
+from fedbench.words import meant
+
+SUBMITTED, RERUN, SIGNED, CHALLENGED, WITHDRAWN = STATES = "submitted", "rerun", "signed", "challenged", "withdrawn"
+RANKED = (RERUN, SIGNED, CHALLENGED)  # somebody else has run these again, on hidden seeds
+BUILT_IN = "built-in"
+BOARDS, ENTRIES, RERUNS, ENTRY = "boards", "entries", "reruns", "entry.yaml"  # inside the folder of the board
+Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$", title="a SHA-256 in hex")]
+Day = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\d$", title="a day such as 2026-11-29, in quotes")]
+
+
+@closed
+class HiddenKeys(TypedDict):
+    """The seeds that rank: how many, and the hash of the salt that they follow from; `salt` once it is published."""
+
+    seeds: Count
+    salt_sha256: Digest
+    salt: NotRequired[str]
+
+
+@closed
+class VersionKeys(TypedDict):
+    """A version of a board: its day, what changed, and the salt of its hidden seeds once the next one is out."""
+
+    version: Count
+    date: Day
+    changes: str
+    salt: NotRequired[str]
+
+
+@closed
+class BoardKeys(TypedDict):
+    """What `boards/*.yaml` say."""
+
+    board: Name
+    version: Count
+    title: str
+    suite: str
+    sha256: Digest
+    scenario: str
+    backbone: str
+    metric: str
+    trials: Count
+    seeds: Seeds
+    tolerance: NotNegative
+    control: Name
+    beside: list[Name]
+    hidden: HiddenKeys
+    history: list[VersionKeys]
+    sets: NotRequired[list[str]]
+    held_out: NotRequired[str]
+
+
+@closed
+class FileKeys(TypedDict):
+    """A plugin in the entry's folder. sha256: of all files next to it."""
+
+    file: str
+    sha256: Digest
+
+
+@closed
+class PackageKeys(TypedDict):
+    """A package of PyPI with one version. sha256: of its wheel, as pip checks it."""
+
+    package: Annotated[str, Field(pattern=r"^[\w.-]+==[\w.+-]+$", title="a requirement such as fedbench-mine==1.0")]
+    sha256: Digest
+
+
+@closed
+class RowKeys(TypedDict):
+    """An entry on one board. results: a folder of the repository, by default the entry's own. sha256: of what these
+    results say of the method. space: further ranges of the tuning, for the method's own options."""
+
+    version: Count
+    state: Literal["submitted", "rerun", "signed", "challenged", "withdrawn"]
+    sha256: NotRequired[Digest]
+    results: NotRequired[str]
+    space: NotRequired[dict[str, dict[str, list[Any]]]]
+
+
+@closed
+class ChallengeKeys(TypedDict):
+    """Another setting of somebody's entry: the claim that its tuning missed it."""
+
+    entry: str
+    settings: dict[str, Any]
+
+
+@closed
+class EntryKeys(TypedDict):
+    """What `entry.yaml` says."""
+
+    method: Name
+    version: Count
+    licence: str
+    plugin: Literal["built-in"] | FileKeys | PackageKeys
+    boards: dict[Name, RowKeys]
+    authors: NotRequired[list[str]]
+    paper: NotRequired[str]
+    bibtex: NotRequired[str]
+    challenge: NotRequired[ChallengeKeys]
+
+
+@dataclass(frozen=True, eq=False)
+class Board:
+    """A version of a board, see `BoardKeys`."""
+
+    board: str
+    version: int
+    title: str
+    suite: str
+    sha256: str
+    scenario: str
+    backbone: str
+    metric: str
+    trials: int
+    seeds: list[int]
+    tolerance: float
+    control: str
+    beside: list[str]
+    hidden: HiddenKeys
+    history: list[VersionKeys]
+    node: Node = field(repr=False)
+    sets: Sequence[str] = ()
+    held_out: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Entry:
+    """A method in one version, with its rows, see `EntryKeys`; `folder` is that of its file."""
+
+    method: str
+    version: int
+    licence: str
+    plugin: str | Mapping[str, str]
+    boards: Mapping[str, Mapping[str, Any]]
+    folder: Path
+    node: Node = field(repr=False)
+    authors: Sequence[str] = ()
+    paper: str = ""
+    bibtex: str = ""
+    challenge: Mapping[str, Any] | None = None
+
+    @property
+    def name(self) -> str:
+        """`fedra/1`, as its folder is called."""
+        return f"{self.method}/{self.version}"
+
+    @property
+    def home(self) -> Path:
+        """The folder of the board that it is an entry of."""
+        return self.folder.parents[2]
+
+    @property
+    def file(self) -> Path | None:
+        """Its plugin's file; None where that is built in or a package."""
+        return self.folder / self.plugin["file"] if isinstance(self.plugin, Mapping) and "file" in self.plugin else None
+
+    def results(self, board: str) -> Path:
+        """Where its results on a board are: a folder of the repository that it names, or its own."""
+        named = self.boards[board].get("results")
+        return self.home.parent / named if named else self.folder / "results" / board
+
+    def mark(self, *path: str) -> Mark:
+        """Where a part of its file stands, or what is nearest around it."""
+        while path and self.node.get(*path) is None:
+            path = path[:-1]
+        return self.node.at(*path).named
+
+
+@dataclass(frozen=True, eq=False)
+class Home:
+    """The folder of a board: its boards by name, and its entries."""
+
+    folder: Path
+
+    @cached_property
+    def boards(self) -> dict[str, Board]:
+        """Raises UserError with all that is wrong in their files, and where there are none."""
+        problems, found = Problems(), dict[str, Board]()
+        for file in sorted((self.folder / BOARDS).glob("*.yaml")):
+            node = shaped(read(file, problems), BoardKeys, problems, "the board")
+            if not len(problems):
+                found[file.stem] = Board(**node.plain(), node=node)
+                if found[file.stem].board != file.stem:
+                    problems.add(node.at("board").mark, f"expected {file.stem}, as the file is called")
+        problems.raise_any()
+        if not found:
+            raise UserError(f"{self.folder / BOARDS}: no boards are here; work in a clone of fedbench, or name --home DIR")
+        return found
+
+    def board(self, name: str) -> Board:
+        """One of them. Raises UserError with the nearest."""
+        if name not in self.boards:
+            hint = meant(name, self.boards, f"there are {', '.join(self.boards)}")
+            raise UserError(f"no board is called {name!r}; {hint}")
+        return self.boards[name]
+
+    @cached_property
+    def entries(self) -> dict[str, Entry]:
+        """By name, of every method the versions in turn. Raises UserError with all that is wrong in their files."""
+        problems = Problems()
+        files = (self.folder / ENTRIES).glob(f"*/*/{ENTRY}")
+        found = [read_entry(file, problems) for file in sorted(files, key=lambda f: (f.parts[-3], len(f.parts[-2]), f))]
+        problems.raise_any()
+        return {entry.name: entry for entry in found if entry}
+
+    def on(self, board: str) -> Iterator[tuple[Entry, Mapping[str, Any]]]:
+        """The entries on a board with their rows there."""
+        return ((entry, entry.boards[board]) for entry in self.entries.values() if board in entry.boards)
+
+    def latest(self, method: str, board: Board) -> Entry | None:
+        """The newest entry of that method on this version of a board."""
+        rows = [e for e, row in self.on(board.board) if e.method == method and row["version"] == board.version]
+        return rows[-1] if rows else None
+
+
+def read_entry(file: Path, problems: Problems) -> Entry | None:
+    """The entry in a file; None where it is wrong, which `problems` say."""
+    before = len(problems)
+    node = shaped(read(file, problems), EntryKeys, problems, "the entry")
+    if len(problems) > before:
+        return None
+    entry = Entry(**node.plain(), folder=file.absolute().parent, node=node)
+    if (entry.method, str(entry.version)) != file.absolute().parts[-3:-1]:
+        problems.add(node.at("method").mark, f"{entry.name} lies in {'/'.join(file.absolute().parts[-3:-1])}; rename one")
+    if entry.plugin != BUILT_IN:
+        for key in ("authors", "paper", "bibtex"):
+            if not getattr(entry, key):
+                problems.add(entry.mark("plugin"), f"an entry that is not built in needs {key}")
+    return entry
+
+
+def hash_of_code(entry: Entry) -> str:
+    """SHA-256 over every file of the entry's `plugin/`, by its path there; what Python has compiled is left out."""
+    assert entry.file is not None
+    files = [file for file in entry.file.parent.rglob("*") if file.is_file() and "__pycache__" not in file.parts]
+    return hash_of_json({file.relative_to(entry.file.parent).as_posix(): hash_of_file(file) for file in sorted(files)})
+
+
+def rows_of(results: Sequence[Result], method: str, board: Board, variant: str) -> list[Result]:
+    """Those of a method at the board's point, candidates of its tuning too."""
+    names = (board.scenario, variant, method)
+    return [one for one in results if (one.entry.scenario, one.entry.variant, one.entry.method) == names]
+
+
+def hash_of_rows(results: Sequence[Result]) -> str:
+    """SHA-256 over what results say, by their names, without timings, machine and git revision."""
+    cells = {one.entry.title: digest_of_cell(one.folder, one.manifest) for one in results if one.manifest}
+    return hash_of_json(cells)
+
+
+def found_in(folder: Path) -> tuple[list[Result], list[str]]:
+    """The results of a folder with all candidates, and what does not match its checksum. Raises UserError."""
+    found = examine([folder], candidates=True).read(("eval", "rounds"))
+    return found.results, list(found.wrong)
+
+
+def described(entry: Entry, registered: str, registry: Registry) -> dict[str, str]:
+    """Authors, paper and BibTeX of an entry; of a built-in method what it is registered with, under that name."""
+    component = registry.catalogue.components["method"].get(registered)
+    paper = entry.paper or (component.paper if component else "")
+    note = "".join(f"\\{c}" if c in "&%#_" else c for c in paper)
+    made = f"@misc{{{entry.method},\n  note = {{{note}}}\n}}" if paper else ""
+    authors = ", ".join(entry.authors) or paper.partition(",")[0] or "fedbench"
+    return {"authors": authors, "paper": paper, "bibtex": entry.bibtex.strip() or made}

@@ -1,0 +1,104 @@
+"""What the board runs: a board's suite with an entry's method, with the values that its tuning found, or other data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fedbench.board.entries import Board, Entry
+from fedbench.disk import hash_of_json
+from fedbench.registry.registry import Registry
+from fedbench.results.tuning import Contest, contests
+from fedbench.runner import runner
+from fedbench.suite import Suite, load
+from fedbench.suite.node import Problems
+from fedbench.suite.shipped import found
+from fedbench.suite.yaml import read
+
+PREFIX = "methods."
+
+
+def suite_of(board: Board) -> dict[str, Any]:
+    """The board's suite as it ships. Raises UserError."""
+    return dict(read(found(board.suite), Problems()).plain())
+
+
+def hash_of_suite(board: Board) -> str:
+    """SHA-256 of what the suite says, comments and line breaks aside."""
+    return hash_of_json(suite_of(board))
+
+
+def text_of(
+    board: Board,
+    entries: Iterable[Entry] = (),
+    *,
+    values: Mapping[str, Mapping[str, Any]] | None = None,
+    data: Mapping[str, Any] | None = None,
+    space: Mapping[str, Any] | None = None,
+) -> str:
+    """A suite as text: the board's one scenario and its seeds, with the methods of these entries.
+
+    Args:
+        entries: those whose methods the suite may lack; a challenge is a row that extends the method it challenges.
+        values: by method, its settings by dotted key, in place of a tuning.
+        data: options of the data set in place of the suite's.
+        space: further ranges of the tuning.
+    """
+    plain = suite_of(board)
+    listed = [method if isinstance(method, str) else method["name"] for method in plain["methods"]]
+    for entry in entries:
+        if entry.method not in listed:
+            base = {"extends": entry.challenge["entry"].partition("/")[0]} if entry.challenge else {}
+            plain["methods"].append({"name": entry.method, **base})
+    scenario = dict(plain["scenarios"][board.scenario] or {})
+    if values is not None:
+        plain.pop("tune", None)
+        scenario["methods"] = {label: _nested(own) for label, own in values.items() if own}
+    elif "tune" in plain:
+        plain["tune"]["space"] |= space or {}
+    if data:
+        plain["defaults"]["data"] |= data
+    kept = {key: part for key, part in plain.items() if key not in ("expected", "overlays", "sweep")}
+    return json.dumps({**kept, "scenarios": {board.scenario: scenario}, "seeds": board.seeds})
+
+
+def _nested(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values by dotted key as a method's own settings: `methods.NAME.option` is an option."""
+    made: dict[str, Any] = {}
+    for dotted, value in values.items():
+        *above, last = (dotted.split(".")[2:] if dotted.startswith(PREFIX) else dotted.split("."))
+        inner = made
+        for key in above:
+            inner = inner.setdefault(key, {})
+        inner[last] = value
+    return made
+
+
+def loaded(board: Board, text: str, registry: Registry) -> Suite:
+    """The suite of a text, without looking at its data, which need not be here. Raises UserError."""
+    return load(found(board.suite), registry.catalogue, sets=board.sets, text=text)
+
+
+def contest_of(board: Board, entry: Entry, variant: str, folders: Iterable[Path]) -> Contest | None:
+    """The tuning of an entry on a board, among those of suites' folders; None where there is none."""
+    key = (board.scenario, variant, entry.method)
+    return next((known[key] for folder in folders if key in (known := contests(folder))), None)
+
+
+def values_of(contest: Contest | None) -> dict[str, Any]:
+    """What the winner of a tuning sets for its method."""
+    if contest is None or contest.winner is None:
+        return {}
+    chosen, method = contest.search.candidates[contest.winner], contest.key[2]
+    return {key: value for key, value in chosen.items() if contest.search.concerns(key, method)}
+
+
+def run(board: Board, text: str, methods: Sequence[str], seeds: Sequence[int], folder: Path, **options: Any) -> Path:
+    """Compute a suite's cells of these methods and seeds that are not there yet; returns the folder of its results.
+
+    Raises UserError, also where a cell of them has failed.
+    """
+    given = {"sets": board.sets, "methods": methods, "seeds": seeds, "results": str(folder), **options}
+    return runner.run(found(board.suite), text=text, **given).folder
