@@ -57,6 +57,7 @@ class Check:
         plugins: the files of its code, and of what its package brings nothing.
         kit: checks components against their contracts.
         boards: those whose rows are checked; by default all.
+        blind: whether its method is tried on test examples with every label, which takes a run.
     """
 
     home: Home
@@ -64,6 +65,7 @@ class Check:
     plugins: Sequence[str]
     kit: Kit
     boards: Sequence[str] = ()
+    blind: bool = True
     known: dict[Path, tuple[list[Result], list[str]]] = field(default_factory=dict, repr=False)
 
     def faults(self) -> list[Fault]:
@@ -127,7 +129,7 @@ class Check:
             return
         yield from self._cells(board, row, own)
         yield from self._tuning(board, row, suite, own)
-        if entry.plugin != BUILT_IN:
+        if entry.plugin != BUILT_IN and self.blind:
             yield from self._labels(board, row)
         if row["state"] in RANKED and not (entry.folder / f"rerun-{board.board}.json").is_file():
             mark = entry.mark("boards", board.board, "state")
@@ -178,7 +180,11 @@ class Check:
             asked, found = suite.tuning, contest.search
             for what, mine, theirs in (
                 ("space", found.space, asked.space),
-                ("candidates", found.candidates[: found.trials], [one.values for one in asked.candidates[: asked.trials]]),
+                (
+                    "candidates",
+                    found.candidates[: found.trials],
+                    [one.values for one in asked.candidates[: asked.trials]],
+                ),
                 ("seeds", found.seeds, list(asked.seeds)),
                 ("metric", found.metric, asked.metric),
                 ("halving", found.halving, list(asked.halving)),
@@ -186,7 +192,7 @@ class Check:
             ):
                 if json.loads(json.dumps(mine)) != json.loads(json.dumps(theirs)):
                     yield Fault(TUNING, at, f"the tuning has another {what} than the board's suite")
-            tried = {point.candidate for point in suite.candidates(methods=[entry.method])} & set(range(asked.trials))
+            tried = set(range(asked.trials))
             seen = {one.entry.candidate for one in own if one.status not in (PENDING, "running")}
             lone = len(contest.cells) == 1 and not self.registry.catalogue.find("method", self._registered(own)).tunable
             if (missing := sorted(tried - seen)) and not lone:
@@ -194,7 +200,9 @@ class Check:
                             f"method tries all {asked.trials}")  # fmt: skip
             unscored = [one for one in own if one.entry.candidate is not None and one.status == "finished"]
             if blind := [one.entry.title for one in unscored if not one.metrics(VALIDATION)]:
-                yield Fault(CHOICE, at, f"{shortened(blind, MOST)}: not scored on validation data, so chosen on test data")
+                yield Fault(
+                    CHOICE, at, f"{shortened(blind, MOST)}: not scored on validation data, so chosen on test data"
+                )
             if contest.winner is not None:
                 winners[key] = contest.winner
         yield from self._reported(board, suite, own, winners.get(key))
@@ -247,7 +255,11 @@ class Check:
         space = plans.suite_of(board).get("tune", {}).get("space", {}) | other.boards[board.board].get("space", {})
         for key, value in asked["settings"].items():
             ((way, values),) = space.get(key, {"choice": []}).items()
-            within = value in values if way == "choice" else isinstance(value, int | float) and values[0] <= value <= values[1]
+            within = (
+                value in values
+                if way == "choice"
+                else isinstance(value, int | float) and values[0] <= value <= values[1]
+            )
             if not within:
                 budget = f"{way} of {shown(values)}" if key in space else "not tuned there"
                 yield Fault(TUNING, self.entry.mark("challenge", "settings", key), f"{key} is {budget} on this board")
@@ -267,14 +279,22 @@ class Check:
         text["scenarios"] = {"true": scenario, "every": every}
         plugins = [*self.plugins, str(files("fedbench.board").joinpath("every_label.py"))]
         with tempfile.TemporaryDirectory() as folder:
-            there = plans.run(board, json.dumps(text), [self.entry.method], board.seeds[:1], Path(folder), plugins=plugins)
+            there = plans.run(
+                board, json.dumps(text), [self.entry.method], board.seeds[:1], Path(folder), plugins=plugins
+            )
             cells = {one.entry.scenario: one for one in found_in(there)[0]}
             at = self.entry.mark("plugin")
             if any(one.status != "finished" for one in cells.values()):
-                reason = next(one.manifest.get("reason", one.status) for one in cells.values() if one.status != "finished")
+                reason = next(
+                    one.manifest.get("reason", one.status) for one in cells.values() if one.status != "finished"
+                )
                 yield Fault(LABELS, at, f"its first {BLIND_ROUNDS} rounds do not end: {reason}")
                 return
-            apart = {kind for kind in ("rounds", "layers") if len({digest_of_table(kind, c.table(kind)) for c in cells.values()}) > 1}
+            apart = {
+                kind
+                for kind in ("rounds", "layers")
+                if len({digest_of_table(kind, c.table(kind)) for c in cells.values()}) > 1
+            }
             scores = cells["every"].scores("accuracy")
             chance = 1 / int(cells["every"].manifest["fingerprints"]["data"].rpartition("-")[2])
             if apart or any(abs(v - chance) > LOOSE for part in scores.values() for v in part.values()):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -13,11 +14,22 @@ from pathlib import Path
 
 from fedbench.board.entries import BUILT_IN, Entry
 from fedbench.errors import UserError
+from fedbench.processes.signals import handled
 
 INSIDE = "FEDBENCH_BOARD_ISOLATED"  # how this process is kept from the network, in words; set in children alone
 OPEN = "with network: neither bwrap nor unshare works here"
 WAYS = {
-    "bwrap": ("bwrap", "--dev-bind", "/", "/", "--unshare-net", "--unshare-pid", "--proc", "/proc", "--die-with-parent"),
+    "bwrap": (
+        "bwrap",
+        "--dev-bind",
+        "/",
+        "/",
+        "--unshare-net",
+        "--unshare-pid",
+        "--proc",
+        "/proc",
+        "--die-with-parent",
+    ),
     "unshare": ("unshare", "--map-root-user", "--net"),
 }
 
@@ -45,7 +57,9 @@ def again(arguments: Sequence[str], code: Sequence[str] = ()) -> int:
     words, how = isolation()
     path = os.pathsep.join([*code, *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {**os.environ, INSIDE: how, **({"PYTHONPATH": path} if path else {})}
-    return subprocess.run([*words, sys.executable, "-P", "-m", "fedbench", *arguments], env=environment).returncode
+    child = subprocess.Popen([*words, sys.executable, "-P", "-m", "fedbench", *arguments], env=environment)
+    with handled(lambda number, frame: None if number == signal.SIGINT else child.send_signal(number)):
+        return child.wait()  # which a terminal tells of Ctrl-C itself
 
 
 @contextmanager
@@ -55,7 +69,9 @@ def packages_of(entries: Iterable[Entry]) -> Iterator[list[str]]:
     Raises:
         UserError: pip could not, or a package has another hash.
     """
-    wanted = [e.plugin for e in entries if e.plugin != BUILT_IN and not isinstance(e.plugin, str) and "package" in e.plugin]
+    wanted = [
+        e.plugin for e in entries if e.plugin != BUILT_IN and not isinstance(e.plugin, str) and "package" in e.plugin
+    ]
     with tempfile.TemporaryDirectory(prefix="fedbench") as folder:
         lines = [f"{plugin['package']} --hash=sha256:{plugin['sha256']}\n" for plugin in wanted]
         (file := Path(folder) / "requirements.txt").write_text("".join(lines))
@@ -64,5 +80,7 @@ def packages_of(entries: Iterable[Entry]) -> Iterator[list[str]]:
             pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--require-hashes", "--only-binary=:all:"]
             done = subprocess.run([*pip, "--target", target, "-r", str(file)], capture_output=True, text=True)
             if done.returncode:
-                raise UserError(f"{', '.join(plugin['package'] for plugin in wanted)}: pip refuses:\n{done.stderr.strip()}")
+                raise UserError(
+                    f"{', '.join(plugin['package'] for plugin in wanted)}: pip refuses:\n{done.stderr.strip()}"
+                )
         yield [target] if wanted else []

@@ -211,7 +211,9 @@ class Home:
                     problems.add(node.at("board").mark, f"expected {file.stem}, as the file is called")
         problems.raise_any()
         if not found:
-            raise UserError(f"{self.folder / BOARDS}: no boards are here; work in a clone of fedbench, or name --home DIR")
+            raise UserError(
+                f"{self.folder / BOARDS}: no boards are here; work in a clone of fedbench, or name --home DIR"
+            )
         return found
 
     def board(self, name: str) -> Board:
@@ -248,7 +250,9 @@ def read_entry(file: Path, problems: Problems) -> Entry | None:
         return None
     entry = Entry(**node.plain(), folder=file.absolute().parent, node=node)
     if (entry.method, str(entry.version)) != file.absolute().parts[-3:-1]:
-        problems.add(node.at("method").mark, f"{entry.name} lies in {'/'.join(file.absolute().parts[-3:-1])}; rename one")
+        problems.add(
+            node.at("method").mark, f"{entry.name} lies in {'/'.join(file.absolute().parts[-3:-1])}; rename one"
+        )
     if entry.plugin != BUILT_IN:
         for key in ("authors", "paper", "bibtex"):
             if not getattr(entry, key):
@@ -284,8 +288,10 @@ def found_in(folder: Path) -> tuple[list[Result], list[str]]:
 def described(entry: Entry, registered: str, registry: Registry) -> dict[str, str]:
     """Authors, paper and BibTeX of an entry; of a built-in method what it is registered with, under that name."""
     component = registry.catalogue.components["method"].get(registered)
-    paper = entry.paper or (component.paper if component else "")
+    paper, own = entry.paper or (component.paper if component else ""), entry.authors
+    if registered != entry.method and not own:  # a label of the suite, which varies another method
+        paper, own = f"extends {registered}: {paper}", ["fedbench"]
     note = "".join(f"\\{c}" if c in "&%#_" else c for c in paper)
     made = f"@misc{{{entry.method},\n  note = {{{note}}}\n}}" if paper else ""
-    authors = ", ".join(entry.authors) or paper.partition(",")[0] or "fedbench"
+    authors = ", ".join(own) or paper.partition(",")[0] or "fedbench"
     return {"authors": authors, "paper": paper, "bibtex": entry.bibtex.strip() or made}

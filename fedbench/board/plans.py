@@ -68,7 +68,7 @@ def _nested(values: Mapping[str, Any]) -> dict[str, Any]:
     """Values by dotted key as a method's own settings: `methods.NAME.option` is an option."""
     made: dict[str, Any] = {}
     for dotted, value in values.items():
-        *above, last = (dotted.split(".")[2:] if dotted.startswith(PREFIX) else dotted.split("."))
+        *above, last = dotted.split(".")[2:] if dotted.startswith(PREFIX) else dotted.split(".")
         inner = made
         for key in above:
             inner = inner.setdefault(key, {})

@@ -145,7 +145,11 @@ class Rerun:
         tuned = plans.loaded(self.board, plans.text_of(self.board), self.registry).tuning
         seeds = hidden_seeds(self.board, self.salt, self.commit, (*tuned.seeds, *tuned.confirm) if tuned else ())
         results = self._on(seeds, list(self.rows), settings, self.folder / HIDDEN)
-        record |= {"seeds": seeds, "rows": list(self.rows), "results": str((self.folder / HIDDEN).relative_to(self.home.folder))}
+        record |= {
+            "seeds": seeds,
+            "rows": list(self.rows),
+            "results": str((self.folder / HIDDEN).relative_to(self.home.folder)),
+        }
         if self.board.held_out:
             number = numbers(self.salt, self.commit, HELD_OUT, 1)[0]
             both = list(dict.fromkeys((self.board.control, self.entry.method)))
@@ -163,11 +167,7 @@ class Rerun:
         seeds = [seed for _, seed in sorted(zip(order, board.seeds, strict=True))][:count]
         before = named_rows(found_in(entry.results(board.board))[0], entry.method, board, self.variant)
         after = self._on(seeds, [entry.method], settings, self.folder / DRAWN)
-        sides = [
-            [replace(r, suite=board.board) for r in side if r.entry.candidate is None and r.entry.seed in seeds and r.entry.method == entry.method]
-            for side in (before, after)
-        ]
-        found = differences(*sides, board.metric, board.tolerance)
+        found = differences(_reported(before, seeds), _reported(after, seeds), board.metric, board.tolerance)
         kept = found[["seed", "change", "before", "after", "largest"]]
         return [{str(k): None if v != v else v for k, v in row.items()} for row in kept.to_dict("records")]
 
@@ -194,14 +194,22 @@ class Rerun:
         scores = [{row.label: row.by_seed for row in board.rows} if board else {} for board in boards]
         sign = 1 if higher_is_better(self.board.metric) else -1
         falls = {
-            name: {seed: sign * (v - scores[1][name][seed]) for seed, v in scores[0].get(name, {}).items() if seed in scores[1].get(name, {})}
+            name: {
+                seed: sign * (v - scores[1][name][seed])
+                for seed, v in scores[0].get(name, {}).items()
+                if seed in scores[1].get(name, {})
+            }
             for name in (self.entry.method, self.board.control)
         }
         if self.entry.method == self.board.control:
             return {"fall": _mean(falls[self.entry.method]), "verdict": ""}
         found = verdicts(falls, higher=False, margin=None, pairs=[(self.entry.method, self.board.control)])
         facts = {"fall": _mean(falls[self.entry.method]), "control": self.board.control}
-        return {**facts, "fall_of_control": _mean(falls[self.board.control]), "verdict": found[0].verdict if found else ""}
+        return {
+            **facts,
+            "fall_of_control": _mean(falls[self.board.control]),
+            "verdict": found[0].verdict if found else "",
+        }
 
     def _pair(self, results: Sequence[Result], other: str) -> Pair | None:
         """What is concluded of the entry and another row on the hidden seeds."""
@@ -209,6 +217,11 @@ class Rerun:
         scores = {row.label: row.by_seed for row in board.rows} if board else {}
         pair = {name: scores.get(name, {}) for name in (self.entry.method, other)}
         return next(iter(verdicts(pair, higher_is_better(self.board.metric), None)), None)
+
+
+def _reported(results: Sequence[Result], seeds: Sequence[int]) -> list[Result]:
+    """What reports on these seeds, under one name of the suite on both sides."""
+    return [replace(r, suite="") for r in results if r.entry.candidate is None and r.entry.seed in seeds]
 
 
 def _mean(values: Mapping[int, float]) -> float | None:

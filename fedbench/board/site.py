@@ -44,7 +44,9 @@ TAKEN = (
     "memory_median", "memory_max", "simulated", "status",
 )  # fmt: skip
 ADDED = ("state", "authors", "paper", "date", "key")
-LEFT = {name: Format(part="cost", left=True) for name in (*ADDED, "table")} | {"table": Format(part="")}
+LEFT = {name: Format(part="cost", left=True) for name in (*ADDED, "table")} | dict.fromkeys(
+    ("table", "key"), Format(part="")
+)
 OURS = "fedbench index"  # stands on the first page
 HEIGHT, WIDTH, EDGE = 180, 560, 34  # of a curve, in its own units
 
@@ -81,7 +83,11 @@ class Site:
     def ranked(self, board: Board) -> tuple[Leaderboard | None, Mapping[str, Any]]:
         """The leaderboard of the newest re-run on this version of a board, and its record."""
         rows = [(e, row) for e, row in self.home.on(board.board) if row["version"] == board.version]
-        found = [(r["date"], i, r) for i, (e, row) in enumerate(rows) if row["state"] in RANKED and (r := read_record(e, board.board))]
+        found = [
+            (r["date"], i, r)
+            for i, (e, row) in enumerate(rows)
+            if row["state"] in RANKED and (r := read_record(e, board.board))
+        ]
         if not found or "results" not in (record := max(found)[2]):
             return None, {}
         wanted = {e.method for e, row in rows if row["state"] in RANKED} | {*board.beside}
@@ -102,9 +108,15 @@ class Site:
         tables = {RANKS: top} | {name: self.submitted(board, entries) for name, entries in parts.items()}
         rows: list[dict[str, Any]] = []
         for name, found in tables.items():
-            entries = [e for e, row in self.home.on(board.board) if row["state"] in RANKED] if name == RANKS else parts[name]
+            entries = (
+                [e for e, row in self.home.on(board.board) if row["state"] in RANKED] if name == RANKS else parts[name]
+            )
             rows += self._rows(board, name, found, entries)
-        notes = [f"The seeds follow from commit {record['commit'][:12]}, run {record['isolated']} on {record['date']}."] if record else []
+        notes = (
+            [f"The seeds follow from commit {record['commit'][:12]}, run {record['isolated']} on {record['date']}."]
+            if record
+            else []
+        )
         pages = [page((name,), title=name, caption=unit_of(board.metric), above=ABOVE[name],
                       notes=notes if name == RANKS else [], remarks=[*self._notes(board)] if name == RANKS else [])
                  for name in TABLES if any(row["table"] == name for row in rows)]  # fmt: skip
@@ -112,7 +124,9 @@ class Site:
         return frame(rows, columns, caption=f"{board.title}, version {board.version}", by=("table",), pages=pages,
                      formats=LEFT, metric=board.metric, version=board.version, sorted=True)  # fmt: skip
 
-    def _rows(self, board: Board, table: str, found: Leaderboard | None, entries: Sequence[Entry]) -> Iterator[dict[str, Any]]:
+    def _rows(
+        self, board: Board, table: str, found: Leaderboard | None, entries: Sequence[Entry]
+    ) -> Iterator[dict[str, Any]]:
         """Rows of one table; all but the ranked ones in the order of their names, and without letters."""
         shown = records(leaderboard([found])) if found else []
         cells = {row.label: row.results for row in found.rows} if found else {}
@@ -129,7 +143,15 @@ class Site:
             state = entry.boards[board.board]["state"] if entry else "beside"
             date = max((one.manifest.get("started", "")[:10] for one in own), default="")
             key = self.key(entry, board) if entry else ""
-            yield {"table": table, **kept, "state": state, "authors": facts["authors"], "paper": facts["paper"], "date": date, "key": key}
+            yield {
+                "table": table,
+                **kept,
+                "state": state,
+                "authors": facts["authors"],
+                "paper": facts["paper"],
+                "date": date,
+                "key": key,
+            }
 
     def _notes(self, board: Board) -> Iterator[str]:
         """A sentence on each challenge that was run."""
@@ -168,7 +190,11 @@ class Site:
     def _on(self, entry: Entry, board: Board) -> dict[str, Any]:
         """An entry on one board: settings, curve, cells, how to cite it, how to run it."""
         own = self.own(entry, board)
-        contest = plans.contest_of(board, entry, self.variants[board.board], {one.suite_folder for one in own}) if own else None
+        contest = (
+            plans.contest_of(board, entry, self.variants[board.board], {one.suite_folder for one in own})
+            if own
+            else None
+        )
         found = self.submitted(board, [entry])
         row = next((one for one in found.rows if one.label == entry.method), None) if found else None
         values = dict(entry.challenge["settings"]) if entry.challenge else plans.values_of(contest)
@@ -179,9 +205,22 @@ class Site:
         ]  # fmt: skip
         seeds = [word for seed in board.seeds for word in ("--seed", str(seed))]
         sets = [word for one in board.sets for word in ("--set", one)]
-        plugin = ["--plugin", str(entry.file.relative_to(entry.home.parent)), "--add", entry.method] if entry.file else []
+        plugin = (
+            ["--plugin", str(entry.file.relative_to(entry.home.parent)), "--add", entry.method] if entry.file else []
+        )
         own_space = entry.boards[board.board].get("space") or entry.challenge
-        run = ["fedbench", "run", board.suite, *plugin, *sets, "--scenario", board.scenario, "--method", entry.method, *seeds]
+        run = [
+            "fedbench",
+            "run",
+            board.suite,
+            *plugin,
+            *sets,
+            "--scenario",
+            board.scenario,
+            "--method",
+            entry.method,
+            *seeds,
+        ]
         again = ["fedbench", "board", "rerun", str(entry.folder.relative_to(entry.home.parent))]
         return {
             "name": board.board, "board": board, "row": entry.boards[board.board], "values": values, "cells": cells,
@@ -205,7 +244,14 @@ def curve(row: Row | None, metric: str) -> dict[str, Any] | None:
     y = {t: HEIGHT - EDGE - (HEIGHT - 2 * EDGE) * (v - low) / (high - low) for t, v in means.items()}
     points = [(round(x[t], 1), round(y[t], 1)) for t in rounds]
     words = f"{unit_of(metric)} from {number(means[rounds[0]], metric)} after round {rounds[0]} to {number(means[last], metric)} after round {last}"
-    return {"points": points, "low": number(low, metric), "high": number(high, metric), "first": rounds[0], "last": last, "words": words}
+    return {
+        "points": points,
+        "low": number(low, metric),
+        "high": number(high, metric),
+        "first": rounds[0],
+        "last": last,
+        "words": words,
+    }
 
 
 def style() -> str:
@@ -229,10 +275,16 @@ def build(home: Home, out: Path, registry: Registry) -> int:
     tables = {name: site.table(board) for name, board in home.boards.items()}
     for name, board in home.boards.items():
         pages = laid_out(tables[name]).pages
-        rows = tables[name].assign(entry=[_page_of(home, board, m) for m in tables[name]["method"]]) if len(tables[name]) else tables[name]
+        rows = (
+            tables[name].assign(entry=[_page_of(home, board, m) for m in tables[name]["method"]])
+            if len(tables[name])
+            else tables[name]
+        )
         links = {table: rows[rows["table"] == table]["entry"].tolist() if len(rows) else [] for table in TABLES}
         entries = [(entry, site.own(entry, board)) for entry, _ in home.on(name)]
-        made[f"{name}.html"] = template.render(**shared, page="board", root="", title=board.title, board=board, pages=pages, links=links)
+        made[f"{name}.html"] = template.render(
+            **shared, page="board", root="", title=board.title, board=board, pages=pages, links=links
+        )
         made[f"{name}.csv"], made[f"{name}.json"] = to_csv(tables[name]), to_json(tables[name])
         made[f"{name}.bib"] = "\n".join(site.bibtex(entry, board, own) for entry, own in entries)
     for entry in home.entries.values():
@@ -240,7 +292,9 @@ def build(home: Home, out: Path, registry: Registry) -> int:
             **shared, page="entry", root="../", title=f"{entry.method} {entry.version}", **site.entry_page(entry)
         )
     counts = {name: table["table"].value_counts().to_dict() if len(table) else {} for name, table in tables.items()}
-    made["index.html"] = template.render(**shared, page="index", root="", title="The board", boards=home.boards, counts=counts)
+    made["index.html"] = template.render(
+        **shared, page="index", root="", title="The board", boards=home.boards, counts=counts
+    )
     for name, text in made.items():
         write_atomically(out / name, visible(text).encode(), lasting=False)
     return sum(name.endswith(".html") for name in made)

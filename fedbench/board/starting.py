@@ -40,6 +40,7 @@ def settle(home: Home) -> None:
     ours, theirs = suites().parent / "board" / BOARDS, home.folder / BOARDS
     if not theirs.exists() and ours.is_dir():
         shutil.copytree(ours, theirs)
+        shutil.copy(ours.parent / ".gitignore", home.folder)
 
 
 def begin(
@@ -103,7 +104,9 @@ def finish(entry: Entry, board: Board, results: str | None, options: Mapping[str
     if results:
         facts = {"results": folder.relative_to(entry.home.parent).as_posix(), **facts}
     file, head = entry.folder / ENTRY, f"  {board.board}: {{version: {board.version}, state: {SUBMITTED}"
-    text = file.read_text("utf-8").replace(f"{head}}}", ", ".join([head, *(f"{k}: {v!r}" for k, v in facts.items())]) + "}")
+    text = file.read_text("utf-8").replace(
+        f"{head}}}", ", ".join([head, *(f"{k}: {v!r}" for k, v in facts.items())]) + "}"
+    )
     if entry.file:
         text = text.replace(UNKNOWN, hash_of_code(entry))
     write_atomically(file, text.encode())

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from fedbench.board.checks import Fault
     from fedbench.board.entries import Entry, Home
 
-HOME = click.option("--home", default="board", show_default=True, type=FilePath(), metavar="DIR", help="The board's folder.")
+HOME = click.option(
+    "--home", default="board", show_default=True, type=FilePath(), metavar="DIR", help="The board's folder."
+)
 BOARD = click.option("--board", metavar="NAME", help="Only this board of those that the entry is on.")
 
 
@@ -37,7 +39,9 @@ def board() -> None:
 
 @board.command(short_help="Write an entry, and compute its results.")
 @click.argument("name")
-@click.option("--from-plugin", "plugin", type=FilePath(), metavar="FILE", help="The .py file that registers the method.")
+@click.option(
+    "--from-plugin", "plugin", type=FilePath(), metavar="FILE", help="The .py file that registers the method."
+)
 @click.option("--board", "on", default="lite", show_default=True, metavar="NAME", help="The board.")
 @click.option("--version", default=1, show_default=True, type=click.IntRange(min=1), help="The version of the entry.")
 @click.option("--results", type=FilePath(), metavar="DIR", help="Results that are there, in place of a run.")
@@ -61,7 +65,7 @@ def new(name: str, plugin: str | None, on: str, version: int, home: str, results
     entry = starting.begin(there, name, version, there.board(on), plugin, given["authors"], given["licence"])
     with _watched(given) as options:
         starting.finish(entry, there.board(on), results, options)
-    _next(f"{entry.folder} is written.", ["fedbench", "board", "check", _short(entry.folder), *_at(home)])
+    _next(f"{(place := _short(entry.folder))} is written.", ["fedbench", "board", "check", place, *_at(home)])
 
 
 @board.command(short_help="Check entries: code, settings, tuning, seeds, hashes.")
@@ -107,7 +111,9 @@ def _tell(found: Mapping[Entry, Sequence[Fault]], form: str) -> None:
             entry.name: [{"rule": rule, "place": str(mark), "message": message} for rule, mark, message in faults]
             for entry, faults in found.items()
         }
-        click.echo(json.dumps({"verdict": "refused" if any(found.values()) else "accepted", "entries": entries}, indent=1))
+        click.echo(
+            json.dumps({"verdict": "refused" if any(found.values()) else "accepted", "entries": entries}, indent=1)
+        )
         return
     for entry, faults in found.items():
         if form == "markdown":
@@ -115,7 +121,10 @@ def _tell(found: Mapping[Entry, Sequence[Fault]], form: str) -> None:
             lines = [f"| {rule} | `{mark}` | {message.replace('|', chr(92) + '|')} |" for rule, mark, message in faults]
             broken = {fault.rule for fault in faults}
             kept = ", ".join(rule for rule in RULES if rule not in broken)
-            click.echo("\n".join(["| rule | place | fault |", "|:--|:--|:--|", *lines, ""] if faults else []) + f"\nPassed: {kept}.\n")
+            click.echo(
+                "\n".join(["| rule | place | fault |", "|:--|:--|:--|", *lines, ""] if faults else [])
+                + f"\nPassed: {kept}.\n"
+            )
         else:
             click.echo(f"{'refused ' if faults else 'accepted'}  {entry.name}")
             for rule, mark, message in faults:
@@ -124,9 +133,13 @@ def _tell(found: Mapping[Entry, Sequence[Fault]], form: str) -> None:
 
 @board.command(short_help="Run entries again, on hidden seeds too.")
 @click.argument("paths", nargs=-1, required=True, type=FilePath(), metavar="ENTRY...")
-@click.option("--cells", "count", type=click.IntRange(min=1), default=2, show_default=True, help="How many submitted cells.")
+@click.option(
+    "--cells", "count", type=click.IntRange(min=1), default=2, show_default=True, help="How many submitted cells."
+)
 @click.option("--all", "every", is_flag=True, help="All submitted cells.")
-@click.option("--salt", type=FilePath(), metavar="FILE", help="The maintainers' secret, from which hidden seeds follow.")
+@click.option(
+    "--salt", type=FilePath(), metavar="FILE", help="The maintainers' secret, from which hidden seeds follow."
+)
 @BOARD
 @HOME
 @DEVICE
@@ -171,7 +184,9 @@ def _conclude(entry: Entry, name: str, record: Mapping[str, Any], objections: Se
     for row in record["drawn"]:
         click.echo(f"{entry.name} on {name}: seed {row['seed']}: {row['change']}")
     if "seeds" in record:
-        click.echo(f"{entry.name} on {name}: {', '.join(record['rows'])} on hidden seeds {', '.join(map(str, record['seeds']))}")
+        click.echo(
+            f"{entry.name} on {name}: {', '.join(record['rows'])} on hidden seeds {', '.join(map(str, record['seeds']))}"
+        )
     if record.get("challenge"):
         click.echo(f"{entry.name} on {name}: {record['challenge']['verdict']} than what it challenges")
     for objection in objections:
@@ -180,7 +195,9 @@ def _conclude(entry: Entry, name: str, record: Mapping[str, Any], objections: Se
 
 
 @board.command(short_help="Write the site of all boards.")
-@click.option("-o", "--output", default="site", show_default=True, type=FilePath(), metavar="DIR", help="The folder to write.")
+@click.option(
+    "-o", "--output", default="site", show_default=True, type=FilePath(), metavar="DIR", help="The folder to write."
+)
 @HOME
 def build(output: str, home: str) -> None:
     """Write a static site that opens offline: a page for each board and entry, with CSV, JSON and BibTeX.

@@ -1,0 +1,154 @@
+"""A home of a tiny board in a repository of its own, and an outside method that goes through all commands there."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+from command import fedbench
+
+from fedbench.board.children import INSIDE
+from fedbench.board.entries import Home
+from fedbench.board.seeds import salt_of_version
+from fedbench.disk import hash_of_json
+from fedbench.suite.node import Problems
+from fedbench.suite.yaml import parse
+
+SECRET = b"a secret of tests alone"
+SUITE = """\
+suite: tiny_board
+defaults:
+  backbone: micro_vit
+  adapter: {name: lora, rank: 2, alpha: 2, dropout: 0.0}
+  data: {name: strokes6, image_size: 32, normalize: backbone, classes: 4, train_per_class: 4, test_per_class: 2}
+  train: {rounds: 2, max_steps: 1, batch_size: 4, optimizer: {name: sgd, lr: 0.05, momentum: 0.9, weight_decay: 0.0}}
+  evaluation: {validation: 0.25}
+scenarios:
+  skew: {capacities: [4, 3, 3, 2, 2, 1]}
+  other: {capacities: [3, 3, 3, 3, 3, 3]}
+methods: [fedra, head_only, majority]
+tune:
+  trials: 2
+  space:
+    train.optimizer.lr: {log: [0.005, 0.5]}
+seeds: [0, 1, 2, 3]
+"""
+BOARD = """\
+board: lite
+version: 1
+title: A tiny board
+suite: SUITE
+sha256: HASH
+scenario: skew
+backbone: micro_vit
+metric: accuracy
+trials: 2
+seeds: [0, 1, 2]
+tolerance: 1.0
+control: head_only
+beside: [head_only, majority]
+hidden: {seeds: 3, salt_sha256: DIGEST}
+held_out: draw
+history:
+  - {version: 1, date: "2026-11-29", changes: The first version.}
+"""
+MINE = '''\
+"""An outside method: clients hold their topmost layers."""
+
+import torch
+
+from fedbench import hookimpl
+from fedbench.families.layerwise import layerwise
+
+
+def topmost(capacities, num_layers):
+    """Client n holds its last L_n layers."""
+    return torch.arange(num_layers) >= num_layers - capacities[:, None]
+
+
+def mine(setup):
+    """FedRA on the topmost layers."""
+    return layerwise(setup, allocation=topmost)
+
+
+@hookimpl
+def fedbench_register_methods(register):
+    register("mine", mine)
+'''
+
+
+def suite_hash(text: str) -> str:
+    return hash_of_json(parse(text, "suite", Problems()).plain())
+
+
+def git(folder: Path, *words: str) -> str:
+    names = ("-c", "user.name=A Stranger", "-c", "user.email=stranger@example.org")
+    return subprocess.run(["git", *names, *words], cwd=folder, check=True, capture_output=True, text=True).stdout
+
+
+def write_home(folder: Path) -> Path:
+    """A repository with the tiny board and the plugin."""
+    (folder / "board/boards").mkdir(parents=True)
+    (suite := folder / "tiny.yaml").write_text(SUITE)
+    salt = salt_of_version(SECRET, "lite", 1)
+    words = {"SUITE": str(suite), "HASH": suite_hash(SUITE), "DIGEST": hashlib.sha256(salt.encode()).hexdigest()}
+    text = BOARD
+    for word, value in words.items():
+        text = text.replace(word, value)
+    (folder / "board/boards/lite.yaml").write_text(text)
+    (folder / "board/.gitignore").write_text("state.*\n.*.lock\n")
+    (folder / "secret").write_bytes(SECRET + b"\n")
+    (folder / "mine.py").write_text(MINE)
+    git(folder, "init", "-q")
+    return folder
+
+
+def told(output: str) -> list[str]:
+    """The commands that an output says come next."""
+    return re.findall(r"^  (\S.*)$", output.partition("Next:")[2], flags=re.MULTILINE)
+
+
+def follow(folder: Path, first: str) -> list[tuple[str, str]]:
+    """Do what commands say comes next, until none is left; each command with its output."""
+    waiting, done = [first], []
+    while waiting:
+        words = shlex.split(line := waiting.pop(0))
+        if words[0] == "git":
+            done.append((line, git(folder, *words[1:])))
+            continue
+        more = ["--salt", "secret", "--cells", "1"] if words[1:3] == ["board", "rerun"] else []
+        result = fedbench(*words[1:], *more, cwd=folder)
+        done.append((line, result.output))
+        if result.exit_code:
+            break
+        waiting = told(result.output) or waiting
+    return done
+
+
+@pytest.fixture(scope="session")
+def isolated():
+    """Commands go on in this process, as in a child without network."""
+    patch = pytest.MonkeyPatch()
+    patch.setenv(INSIDE, "without network, in a test")
+    yield
+    patch.undo()
+
+
+@pytest.fixture(scope="session")
+def walked(tmp_path_factory, isolated, own_cache):
+    """The folder in which an outside method has gone from its file to the site, and what was done for it."""
+    folder = write_home(tmp_path_factory.mktemp("outside"))
+    return folder, follow(folder, "fedbench board new mine --from-plugin mine.py --jobs 2")
+
+
+@pytest.fixture
+def home(walked, tmp_path):
+    """A copy of that folder's board, to be forged."""
+    import shutil
+
+    shutil.copytree(walked[0], tmp_path / "copy", symlinks=True)
+    return Home(tmp_path / "copy/board")
