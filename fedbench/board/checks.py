@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.resources import files
@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from fedbench.board import plans
 from fedbench.board.entries import BUILT_IN, RANKED, WITHDRAWN, Board, Entry, Home, found_in, hash_of_code, hash_of_rows
 from fedbench.board.entries import rows_of as named_rows
+from fedbench.board.records import hash_of_claim, read_record
 from fedbench.errors import UserError
 from fedbench.registry.registry import Registry
 from fedbench.results import Result
@@ -22,18 +23,20 @@ from fedbench.results.content import digest_of_table
 from fedbench.results.diff import flatten
 from fedbench.results.identity import identity_of, mixed_versions, plugin_versions
 from fedbench.results.metric_direction import VALIDATION
+from fedbench.runner.successive_halving import search_of
 from fedbench.suite import Suite
 from fedbench.suite.node import Mark
 from fedbench.types import NEXT_TOKEN
-from fedbench.words import counted, shortened, shown
+from fedbench.words import shortened, shown
 
-CODE, CONTRACT, BOARD, SETTINGS, SEEDS, TUNING, CHOICE, HASH, MACHINE, LABELS, STATE = (
+CODE, CONTRACT, BOARD, SETTINGS, SEEDS, TUNING, CHOICE, HASH, MACHINE, LABELS, STATE = RULES = (
     "code", "contract", "board", "settings", "seeds", "tuning", "choice", "hash", "environment", "test labels", "state",
 )  # fmt: skip
 LOOSE = 0.005  # how far a score on every label may lie from chance, for answers that rounding decides
-BLIND_ROUNDS = 2
+FIRST_ROUNDS = 2  # that are run for it
 MOST = 3  # names that a message lists
-RULES = (CODE, CONTRACT, BOARD, SETTINGS, SEEDS, TUNING, CHOICE, HASH, MACHINE, LABELS, STATE)
+
+Kit = Callable[[Sequence[str]], Iterable[tuple[str, str, str]]]  # `plugins check`: verdict, what, why
 
 
 class Fault(NamedTuple):
@@ -44,9 +47,6 @@ class Fault(NamedTuple):
     message: str
 
 
-Kit = Callable[[Sequence[str]], Iterable[tuple[str, str, str]]]  # `plugins check`: verdict, what, why
-
-
 @dataclass
 class Check:
     """The check of one entry, all faults at once.
@@ -54,10 +54,11 @@ class Check:
     Attributes:
         home: what it is an entry of.
         entry: the entry.
-        plugins: the files of its code, and of what its package brings nothing.
+        plugins: the files of its code.
         kit: checks components against their contracts.
         boards: those whose rows are checked; by default all.
         blind: whether its method is tried on test examples with every label, which takes a run.
+        known: results by folder, shared by the checks of several entries.
     """
 
     home: Home
@@ -67,239 +68,203 @@ class Check:
     boards: Sequence[str] = ()
     blind: bool = True
     known: dict[Path, tuple[list[Result], list[str]]] = field(default_factory=dict, repr=False)
+    found: list[Fault] = field(default_factory=list)
 
     def faults(self) -> list[Fault]:
-        """In the order of the rules."""
-        found = list(self._code())
-        rows = {name: row for name, row in self.entry.boards.items() if not self.boards or name in self.boards}
-        for name, row in rows.items():
-            if name not in self.home.boards:
-                found.append(Fault(BOARD, self.entry.mark("boards", name), f"there is no board {name!r}"))
-            elif row["version"] > self.home.boards[name].version:
-                latest = self.home.boards[name].version
-                found.append(Fault(BOARD, self.entry.mark("boards", name, "version"), f"{name} has version {latest}"))
-            elif row["version"] == self.home.boards[name].version and row["state"] != WITHDRAWN:
-                found += self._row(self.home.boards[name], row)
-        return found
+        """What is wrong: with the code, then board by board."""
+        if self.entry.plugin != BUILT_IN:
+            self._code()
+        for name, row in self.entry.boards.items():
+            if self.boards and name not in self.boards:
+                continue
+            version = self.home.boards[name].version if name in self.home.boards else 0
+            if row["version"] > version:
+                there = f"{name} has version {version}" if version else f"there is no board {name!r}"
+                self._say(BOARD, there, "boards", name)
+            elif row["version"] == version and row["state"] != WITHDRAWN:
+                self._row(self.home.boards[name], row)
+        return self.found
 
     @cached_property
     def registry(self) -> Registry:
+        """What is installed, and the entry's code."""
         return Registry(self.plugins)
 
-    def _code(self) -> Iterator[Fault]:
+    def _say(self, rule: str, message: str, *path: str) -> None:
+        self.found.append(Fault(rule, self.entry.mark(*path), message))
+
+    def _code(self) -> None:
         """Whether the entry's code is there, is what its hash says, and keeps its contract."""
-        entry, at = self.entry, self.entry.mark("plugin")
-        if entry.plugin == BUILT_IN:
+        entry = self.entry
+        if entry.file is not None and not entry.file.is_file():
+            self._say(CODE, f"{entry.file} is not there", "plugin", "file")
             return
-        if entry.file is not None:
-            if not entry.file.is_file():
-                yield Fault(CODE, entry.mark("plugin", "file"), f"{entry.file} is not there")
-                return
-            if (code := hash_of_code(entry)) != entry.plugin["sha256"]:  # type: ignore[index]  # it has a file
-                yield Fault(CODE, entry.mark("plugin", "sha256"), f"the code has another hash: {code}")
+        if entry.file is not None and (code := hash_of_code(entry)) != entry.plugin["sha256"]:  # type: ignore[index]
+            self._say(CODE, f"the code has another hash: {code}", "plugin", "sha256")
         if entry.challenge is None and entry.method not in self.registry.catalogue.components["method"]:
-            yield Fault(CODE, at, f"its code registers no method {entry.method!r}")
+            self._say(CODE, f"its code registers no method {entry.method!r}", "plugin")
             return
         for verdict, what, why in self.kit(self.plugins or [entry.method]):
             if verdict not in ("ok", "skipped"):
-                yield Fault(CONTRACT, at, f"{what}: {why}")
+                self._say(CONTRACT, f"{what}: {why}", "plugin")
 
-    def _row(self, board: Board, row: Mapping[str, Any]) -> Iterator[Fault]:
+    def _row(self, board: Board, row: Mapping[str, Any]) -> None:
         """Whether the results on one board may stand there."""
-        entry, at = self.entry, self.entry.mark("boards", board.board)
+        entry, at = self.entry, ("boards", board.board)
         if (digest := plans.hash_of_suite(board)) != board.sha256:
-            mark, text = board.node.at("sha256").mark, f"version {board.version} is of another suite: {digest}"
-            yield Fault(BOARD, mark, f"{board.suite} has changed since, and {text}")
+            text = f"{board.suite} has changed: version {board.version} is of another suite than {digest}"
+            self.found.append(Fault(BOARD, board.node.at("sha256").mark, text))
             return
         if entry.challenge:
-            yield from self._challenge(board)
+            self._challenge(board)
             return
         try:
             suite = plans.loaded(board, plans.text_of(board, [entry], space=row.get("space")), self.registry)
-            results, wrong = self._results(entry.results(board.board))
+            if (folder := entry.results(board.board)) not in self.known:
+                self.known[folder] = found_in(folder)
         except UserError as error:
-            yield Fault(SETTINGS, at, str(error))
+            self._say(SETTINGS, str(error), *at)
             return
-        yield from (Fault(HASH, entry.mark("boards", board.board, "results"), f"edited: {line}") for line in wrong)
+        results, wrong = self.known[folder]
         own = named_rows(results, entry.method, board, suite.variants[0])
-        others = {one.entry.scenario for one in results if one.entry.method == entry.method} - {board.scenario}
-        if not own:
-            instead = f"; there are results of {', '.join(sorted(others))}: another suite" if others else ""
-            yield Fault(SETTINGS, at, f"no results of {entry.method} in {board.scenario} of {board.suite}{instead}")
+        for line in wrong:
+            self._say(HASH, f"edited: {line}", *at, "results")
+        if wrong:
             return
-        yield from self._cells(board, row, own)
-        yield from self._tuning(board, row, suite, own)
+        if not own:
+            there = sorted({f"{one.suite} {one.entry.scenario}" for one in results})
+            text = f"no results of {entry.method} in {board.scenario} of {board.suite}"
+            self._say(SETTINGS, f"{text}, but of {shortened(there, MOST) or 'nothing'}", *at)
+            return
+        self._cells(row, own, at)
+        self._reported(board, suite, own, self._winner(board, suite, own, at), at)
         if entry.plugin != BUILT_IN and self.blind:
-            yield from self._labels(board, row)
-        if row["state"] in RANKED and not (entry.folder / f"rerun-{board.board}.json").is_file():
-            mark = entry.mark("boards", board.board, "state")
-            yield Fault(STATE, mark, f"{row['state']}, but no re-run is recorded in rerun-{board.board}.json")
+            self._labels(board)
+        record = read_record(entry, board.board) or {}
+        if row["state"] in RANKED and record.get("claim") != hash_of_claim(entry, board.board):
+            why = "the recorded re-run is of another state of this entry" if record else "no re-run is recorded"
+            self._say(STATE, f"{row['state']}, but {why}", *at, "state")
 
-    def _results(self, folder: Path) -> tuple[list[Result], list[str]]:
-        if folder not in self.known:
-            self.known[folder] = found_in(folder)
-        return self.known[folder]
-
-    def _cells(self, board: Board, row: Mapping[str, Any], own: Sequence[Result]) -> Iterator[Fault]:
+    def _cells(self, row: Mapping[str, Any], own: Sequence[Result], at: Sequence[str]) -> None:
         """Whether cells are whole, unedited, of the entry's code, and of one environment."""
-        entry, at = self.entry, self.entry.mark("boards", board.board)
-        done = [one for one in own if one.manifest and not one.fault]
+        done = [one for one in own if one.manifest]
         if edited := [one.entry.title for one in done if identity_of(one.manifest) != one.entry.cell]:
-            yield Fault(HASH, at, f"edited: what {shortened(edited, MOST)} says of itself has another id")
-        try:
-            if (digest := hash_of_rows(done)) != row.get("sha256"):
-                yield Fault(HASH, entry.mark("boards", board.board, "sha256"), f"these results have the hash {digest}")
-        except UserError as error:
-            yield Fault(HASH, at, f"edited: {error}")
-        names = {self.registry.label(self.registry.catalogue.find("method", entry.method).plugin)} if (
-            entry.plugin != BUILT_IN and entry.method in self.registry.catalogue.components["method"]
-        ) else set[str]()  # fmt: skip
-        now = {name: self.registry.version(self._plugin(name)) for name in names}
+            self._say(HASH, f"edited: what {shortened(edited, MOST)} says of itself has another id", *at)
+        if (digest := hash_of_rows(done)) != row.get("sha256"):
+            self._say(HASH, f"these results have the hash {digest}", *at, "sha256")
+        now = {}
+        if self.entry.plugin != BUILT_IN:
+            plugin = self.registry.catalogue.find("method", self.entry.method).plugin
+            now = {self.registry.label(plugin): self.registry.version(plugin)}
         if other := [one.entry.title for one in done if plugin_versions(one.manifest) != now]:
-            yield Fault(CODE, at, f"{shortened(other, MOST)}: computed by other code than the entry's")
+            self._say(CODE, f"{shortened(other, MOST)}: computed by other code than the entry's", *at)
         if mixed := mixed_versions(one.manifest for one in done):
-            yield Fault(MACHINE, at, f"computed with {mixed}: one environment computes a row")
-        if silent := [one.entry.title for one in done if not one.manifest.get("machine")]:
-            yield Fault(MACHINE, at, f"{shortened(silent, MOST)}: does not say on which machine")
+            self._say(MACHINE, f"computed with {mixed}, and not in one environment", *at)
 
-    def _plugin(self, label: str) -> str:
-        """The plugin that an identity calls so."""
-        known = (*self.registry.files, *self.registry.entry_points)
-        return next(name for name in known if self.registry.label(name) == label)
+    def _winner(self, board: Board, suite: Suite, own: Sequence[Result], at: Sequence[str]) -> int | None:
+        """The winner of the tuning, whose candidates must be those of the suite; None where nothing is tuned."""
+        if suite.tuning is None:
+            return None
+        contest = plans.contest_of(board, self.entry, suite.variants[0], {one.suite_folder for one in own})
+        if contest is None:
+            self._say(TUNING, f"no tuning is in these results; every method tries {board.trials} candidates", *at)
+            return None
+        for what, theirs in vars(search_of(suite.tuning)).items():
+            if shown(getattr(contest.search, what), 10**6) != shown(theirs, 10**6):
+                self._say(TUNING, f"the tuning has other {what} than the board's suite", *at)
+        tried = {one.entry.candidate for one in own if one.status not in (PENDING, "running")}
+        tunable = self.registry.catalogue.find("method", registered(own)).tunable
+        missing = [str(k) for k in range(suite.tuning.trials if tunable else 1) if k not in tried]
+        if missing:
+            text = f"candidate {shortened(missing, MOST)} is missing: every method tries all {suite.tuning.trials}"
+            self._say(TUNING, text, *at)
+        for one in own:
+            if one.entry.candidate is not None and one.status == "finished" and not one.metrics(VALIDATION):
+                text = f"{one.entry.title}: not scored on validation data, so that it was chosen on test data"
+                self._say(CHOICE, text, *at)
+        return contest.winner
 
-    def _tuning(self, board: Board, row: Mapping[str, Any], suite: Suite, own: Sequence[Result]) -> Iterator[Fault]:
-        """Whether all that was to be tried was, the best on validation data was taken, and it alone reports."""
-        entry, at = self.entry, self.entry.mark("boards", board.board)
-        key = (board.scenario, suite.variants[0], entry.method)
-        winners: dict[tuple[str, str, str], int] = {}
-        if suite.tuning is not None:
-            contest = plans.contest_of(board, entry, suite.variants[0], {one.suite_folder for one in own})
-            if contest is None:
-                yield Fault(TUNING, at, f"no tuning is in these results; the board gives {board.trials} candidates")
-                return
-            asked, found = suite.tuning, contest.search
-            for what, mine, theirs in (
-                ("space", found.space, asked.space),
-                (
-                    "candidates",
-                    found.candidates[: found.trials],
-                    [one.values for one in asked.candidates[: asked.trials]],
-                ),
-                ("seeds", found.seeds, list(asked.seeds)),
-                ("metric", found.metric, asked.metric),
-                ("halving", found.halving, list(asked.halving)),
-                ("confirm", found.confirm or [], list(asked.confirm)),
-            ):
-                if json.loads(json.dumps(mine)) != json.loads(json.dumps(theirs)):
-                    yield Fault(TUNING, at, f"the tuning has another {what} than the board's suite")
-            tried = set(range(asked.trials))
-            seen = {one.entry.candidate for one in own if one.status not in (PENDING, "running")}
-            lone = len(contest.cells) == 1 and not self.registry.catalogue.find("method", self._registered(own)).tunable
-            if (missing := sorted(tried - seen)) and not lone:
-                yield Fault(TUNING, at, f"candidate {shortened([str(k) for k in missing], MOST)} is missing: every "
-                            f"method tries all {asked.trials}")  # fmt: skip
-            unscored = [one for one in own if one.entry.candidate is not None and one.status == "finished"]
-            if blind := [one.entry.title for one in unscored if not one.metrics(VALIDATION)]:
-                yield Fault(
-                    CHOICE, at, f"{shortened(blind, MOST)}: not scored on validation data, so chosen on test data"
-                )
-            if contest.winner is not None:
-                winners[key] = contest.winner
-        yield from self._reported(board, suite, own, winners.get(key))
+    def _reported(
+        self, board: Board, suite: Suite, own: Sequence[Result], winner: int | None, at: Sequence[str]
+    ) -> None:
+        """Whether all cells have the suite's settings, and the winner's alone report, on the board's seeds."""
+        key = (board.scenario, suite.variants[0], self.entry.method)
 
-    def _registered(self, own: Sequence[Result]) -> str:
-        """The registered method behind a label."""
-        return str(next(one.manifest["config"]["method"]["name"] for one in own if one.manifest))
+        def points(k: int | None) -> dict[int, Any]:
+            chosen = suite if k is None else suite.tuned({key: k})
+            return {point.seed: point.config for point in chosen.points(methods=[key[2]], seeds=board.seeds)}
 
-    def _reported(self, board: Board, suite: Suite, own: Sequence[Result], winner: int | None) -> Iterator[Fault]:
-        """Whether the cells that report are those of the winner on the board's seeds, and all candidates the suite's."""
-        entry, at = self.entry, self.entry.mark("boards", board.board)
-        candidates = {(p.candidate, p.seed): p.config for p in suite.candidates(methods=[entry.method])}
-        reporting = [one for one in own if one.entry.candidate is None]
-        chosen = suite if winner is None else suite.tuned({(board.scenario, suite.variants[0], entry.method): winner})
-        wanted = {p.seed: p.config for p in chosen.points(methods=[entry.method], seeds=board.seeds)}
-        there = {one.entry.seed: one for one in reporting}
-        if other := sorted(there.keys() - wanted.keys()):
-            yield Fault(SEEDS, at, f"seed {shortened([str(s) for s in other], MOST)} is not one of the board's")
-        lost = [s for s in wanted if s not in there or there[s].status != "finished"]
-        if lost:
-            yield Fault(SEEDS, at, f"seed {shortened([str(s) for s in lost], MOST)} has no finished result")
+        wanted = {(None, seed): config for seed, config in points(winner).items()}
+        wanted |= {(point.candidate, point.seed): point.config for point in suite.candidates(methods=[key[2]])}
+        there = {one.entry.seed: one for one in own if one.entry.candidate is None}
+        if other := [str(seed) for seed in sorted(there.keys() - {*board.seeds})]:
+            self._say(SEEDS, f"seed {shortened(other, MOST)} is not one of the board's", *at)
+        if lost := [str(s) for s in board.seeds if s not in there or there[s].status != "finished"]:
+            self._say(SEEDS, f"seed {shortened(lost, MOST)} has no finished result", *at)
         for one in own:
             k, seed, config = one.entry.candidate, one.entry.seed, one.manifest.get("config")
-            right = wanted.get(seed) if k is None else candidates.get((k, seed))
-            if config is None or right is None or config == right:
+            if config is None or config == wanted.get((k, seed), config):
                 continue
-            if k is None and (same := [c for c, tried in self._tried(suite, seed).items() if tried == config]):
-                message = f"candidate {same[0]} reports, and candidate {winner} is the best on validation data"
-                yield Fault(CHOICE, at, f"{message}: nothing may be chosen on test data")
-            else:
-                yield Fault(SETTINGS, at, f"{one.entry.title}: {_apart(config, right)}, unlike the board's suite")
+            trials = range(suite.tuning.trials if suite.tuning and k is None else 0)
+            if (taken := next((c for c in trials if points(c)[seed] == config), None)) is not None:
+                text = f"candidate {taken} reports, and candidate {winner} is the best on validation data"
+                self._say(CHOICE, f"{text}: nothing may be chosen on test data", *at)
+                return
+            text = f"{one.entry.title}: {_apart(config, wanted[k, seed])}, unlike the board's suite"
+            self._say(SETTINGS, text, *at)
             return
 
-    def _tried(self, suite: Suite, seed: int) -> dict[int, Any]:
-        """By candidate, the configuration of a cell that would report it."""
-        found = {}
-        for k in range(suite.tuning.trials if suite.tuning else 0):
-            key = (suite.scenarios[0], suite.variants[0], self.entry.method)
-            (point,) = suite.tuned({key: k}).points(methods=[self.entry.method], seeds=[seed])
-            found[k] = point.config
-        return found
-
-    def _challenge(self, board: Board) -> Iterator[Fault]:
+    def _challenge(self, board: Board) -> None:
         """Whether a challenge names an entry of the board and a setting within its budget."""
-        asked, at = self.entry.challenge or {}, self.entry.mark("challenge")
+        asked = self.entry.challenge or {}
         other = self.home.entries.get(asked["entry"])
         if other is None or board.board not in other.boards or other.challenge:
-            yield Fault(BOARD, self.entry.mark("challenge", "entry"), f"{asked['entry']} is no entry on {board.board}")
+            self._say(BOARD, f"{asked['entry']} is no entry on {board.board}", "challenge", "entry")
             return
         space = plans.suite_of(board).get("tune", {}).get("space", {}) | other.boards[board.board].get("space", {})
         for key, value in asked["settings"].items():
             ((way, values),) = space.get(key, {"choice": []}).items()
-            within = (
-                value in values
-                if way == "choice"
-                else isinstance(value, int | float) and values[0] <= value <= values[1]
-            )
+            within = value in values if way == "choice" else values[0] <= value <= values[1]
             if not within:
                 budget = f"{way} of {shown(values)}" if key in space else "not tuned there"
-                yield Fault(TUNING, self.entry.mark("challenge", "settings", key), f"{key} is {budget} on this board")
+                self._say(TUNING, f"{key} is {budget} on this board", "challenge", "settings", key)
 
-    def _labels(self, board: Board, row: Mapping[str, Any]) -> Iterator[Fault]:
+    def _labels(self, board: Board) -> None:
         """Whether the method's training and answers are the same whatever labels the test examples have."""
-        plain = plans.suite_of(board)
-        data = {**plain["defaults"]["data"]}
-        if data.get("task") == NEXT_TOKEN or "test_per_file" in data:
+        suite = json.loads(plans.text_of(board, [self.entry], values={}))
+        data, scenario = suite["defaults"]["data"], suite["scenarios"][board.scenario]
+        if data.get("task") == NEXT_TOKEN or board.metric != "accuracy":
             return  # what is tested are the texts themselves
-        section = {key: data.pop(key) for key in ("partition", "image_size", "max_length", "normalize") if key in data}
-        scenario = plain["scenarios"][board.scenario] or {}
-        text = json.loads(plans.text_of(board, [self.entry], values={}))
-        text["defaults"]["train"]["rounds"] = BLIND_ROUNDS
-        text["defaults"]["evaluation"] = {"by": "domain"}
-        every = {**scenario, "data": {**section, "name": "every_label", "of": data}}
-        text["scenarios"] = {"true": scenario, "every": every}
+        section = {key: data[key] for key in ("partition", "image_size", "max_length", "normalize") if key in data}
+        of = {key: value for key, value in data.items() if key not in (*section, "proxy")}
+        suite["defaults"]["train"]["rounds"], suite["defaults"]["evaluation"] = FIRST_ROUNDS, {"by": "domain"}
+        every = {**scenario, "data": {**section, "name": "every_label", "of": of}}
+        suite["scenarios"] = {"true": {**scenario, "data": {**section, **of}}, "every": every}
         plugins = [*self.plugins, str(files("fedbench.board").joinpath("every_label.py"))]
         with tempfile.TemporaryDirectory() as folder:
-            there = plans.run(
-                board, json.dumps(text), [self.entry.method], board.seeds[:1], Path(folder), plugins=plugins
-            )
-            cells = {one.entry.scenario: one for one in found_in(there)[0]}
-            at = self.entry.mark("plugin")
-            if any(one.status != "finished" for one in cells.values()):
-                reason = next(
-                    one.manifest.get("reason", one.status) for one in cells.values() if one.status != "finished"
-                )
-                yield Fault(LABELS, at, f"its first {BLIND_ROUNDS} rounds do not end: {reason}")
+            try:
+                run = plans.run(board, json.dumps(suite), [self.entry.method], [0], Path(folder), plugins=plugins)
+            except UserError as error:
+                self._say(LABELS, f"its first rounds do not end: {error}", "plugin")
                 return
-            apart = {
-                kind
-                for kind in ("rounds", "layers")
-                if len({digest_of_table(kind, c.table(kind)) for c in cells.values()}) > 1
-            }
-            scores = cells["every"].scores("accuracy")
+            cells = {one.entry.scenario: one for one in found_in(run)[0]}
+            pairs = [
+                [digest_of_table(kind, one.table(kind)) for one in cells.values()] for kind in ("rounds", "layers")
+            ]
             chance = 1 / int(cells["every"].manifest["fingerprints"]["data"].rpartition("-")[2])
-            if apart or any(abs(v - chance) > LOOSE for part in scores.values() for v in part.values()):
-                how = "its training" if apart else "its answers"
-                yield Fault(LABELS, at, f"{how} depend on the labels of test examples, which a method must not read")
+            scores = [v for part in cells["every"].scores(board.metric).values() for v in part.values()]
+        for what, depends in (
+            ("training", any(one != other for one, other in pairs)),
+            ("answers", any(abs(score - chance) > LOOSE for score in scores)),
+        ):
+            if depends:
+                text = f"its {what} depend on the labels of test examples, which a method must not read"
+                self._say(LABELS, text, "plugin")
+
+
+def registered(own: Sequence[Result]) -> str:
+    """The registered method behind the label of results."""
+    return str(next((one.manifest["config"]["method"]["name"] for one in own if one.manifest), ""))
 
 
 def _apart(config: Mapping[str, Any], right: Mapping[str, Any]) -> str:

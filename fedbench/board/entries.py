@@ -172,6 +172,11 @@ class Entry:
         return f"{self.method}/{self.version}"
 
     @property
+    def place(self) -> str:
+        """Its folder, as a command in the repository calls it."""
+        return self.folder.relative_to(self.home.parent).as_posix()
+
+    @property
     def home(self) -> Path:
         """The folder of the board that it is an entry of."""
         return self.folder.parents[2]

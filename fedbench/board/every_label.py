@@ -44,7 +44,9 @@ def _with_every_label(test: Images | Texts, classes: int, domains: int) -> Image
         return replace(test.at(rows), y=labels)
     x = np.asarray(test.x)[rows]
     flat, copies = x.reshape(len(x), -1), np.arange(len(rows))
-    flat[copies, labels] += np.where(flat[copies, labels] > 0, -1, 1).astype(np.int8).astype(x.dtype) if x.dtype == np.uint8 else 1e-3
+    flat[copies, labels] += (
+        np.where(flat[copies, labels] > 0, -1, 1).astype(np.int8).astype(x.dtype) if x.dtype == np.uint8 else 1e-3
+    )
     return Images(x, labels, test.domain[rows])
 
 

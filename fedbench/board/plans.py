@@ -9,6 +9,7 @@ from typing import Any
 
 from fedbench.board.entries import Board, Entry
 from fedbench.disk import hash_of_json
+from fedbench.errors import UserError
 from fedbench.registry.registry import Registry
 from fedbench.results.tuning import Contest, contests
 from fedbench.runner import runner
@@ -16,6 +17,7 @@ from fedbench.suite import Suite, load
 from fedbench.suite.node import Problems
 from fedbench.suite.shipped import found
 from fedbench.suite.yaml import read
+from fedbench.words import counted
 
 PREFIX = "methods."
 
@@ -81,6 +83,11 @@ def loaded(board: Board, text: str, registry: Registry) -> Suite:
     return load(found(board.suite), registry.catalogue, sets=board.sets, text=text)
 
 
+def variant_of(board: Board) -> str:
+    """What the board's settings are called in results."""
+    return "; ".join(board.sets)
+
+
 def contest_of(board: Board, entry: Entry, variant: str, folders: Iterable[Path]) -> Contest | None:
     """The tuning of an entry on a board, among those of suites' folders; None where there is none."""
     key = (board.scenario, variant, entry.method)
@@ -101,4 +108,10 @@ def run(board: Board, text: str, methods: Sequence[str], seeds: Sequence[int], f
     Raises UserError, also where a cell of them has failed.
     """
     given = {"sets": board.sets, "methods": methods, "seeds": seeds, "results": str(folder), **options}
-    return runner.run(found(board.suite), text=text, **given).folder
+    done = runner.run(found(board.suite), text=text, **given)
+    if done.failed:
+        name, manifest = next(iter(done.failed.items()))
+        raise UserError(f"{counted(len(done.failed), 'cell')} failed, {name} of them: {manifest['reason']}")
+    if lost := (*done.undecided, *done.unstable):
+        raise UserError(f"no candidate can win: {', '.join(lost)}")
+    return done.folder

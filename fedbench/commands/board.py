@@ -159,7 +159,8 @@ def rerun(
     """
     from fedbench.board.children import isolated
     from fedbench.board.entries import RANKED
-    from fedbench.board.rerun import Rerun, concluded
+    from fedbench.board.records import concluded
+    from fedbench.board.rerun import Rerun
     from fedbench.board.seeds import salt_of
 
     there, entries = _entries(home, paths)
@@ -173,7 +174,7 @@ def rerun(
                 on = there.board(name)
                 one = Rerun(there, entry, on, code, salt_of(on, Path(salt) if salt else None), isolated(), options)
                 record = one.run(None if every else count)
-                wrong |= bool(_conclude(entry, name, record, concluded(one, record)))
+                wrong |= bool(_conclude(entry, name, record, concluded(there, entry, name, record)))
     if not wrong:
         _next("", ["fedbench", "board", "build", "-o", "site", *_at(home)])
     sys.exit(1 if wrong else 0)

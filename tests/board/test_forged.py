@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -12,7 +11,6 @@ from conftest import MINE, SUITE, suite_hash
 from fedbench.board import plans
 from fedbench.board.checks import Check
 from fedbench.board.entries import Home, found_in, hash_of_code, hash_of_rows, read_entry, rows_of
-from fedbench.registry.registry import Registry
 from fedbench.results import read_manifest, write_manifest
 from fedbench.results.files import described
 from fedbench.results.index import change_index
@@ -20,8 +18,6 @@ from fedbench.results.pack import pack
 from fedbench.results.store import folder_of
 from fedbench.results.tuning import contests
 from fedbench.suite.node import Problems
-
-HONEST = {"plugin": "sha256", "rows": "lite"}
 
 
 def results_of(home: Home):
@@ -52,6 +48,7 @@ def sign(home: Home) -> None:
     entry = read_entry(file, Problems())
     own = rows_of(found_in(results_of(home))[0], "mine", home.board("lite"), "")
     text = file.read_text().replace(entry.boards["lite"]["sha256"], hash_of_rows([one for one in own if one.manifest]))
+    text = text.replace("state: rerun", "state: submitted")
     file.write_text(text.replace(entry.plugin["sha256"], hash_of_code(entry)))
 
 
@@ -145,7 +142,7 @@ def test_other_code_than_in_the_hash_is_refused(home):
     "change",
     [
         pytest.param(
-            '''    method = layerwise(setup, allocation=topmost)
+            """    method = layerwise(setup, allocation=topmost)
 
     def predictor(state, client=None):
         test = setup.engine.__self__.federated.test
@@ -157,11 +154,11 @@ def test_other_code_than_in_the_hash_is_refused(home):
 
         return predict
 
-    return replace(method, predictor=predictor)''',
+    return replace(method, predictor=predictor)""",
             id="answers",
         ),
         pytest.param(
-            '''    method = layerwise(setup, allocation=topmost)
+            """    method = layerwise(setup, allocation=topmost)
 
     def round(state, t, cohort, generator):
         labels = setup.engine.__self__.federated.test.labelled.y
@@ -169,7 +166,7 @@ def test_other_code_than_in_the_hash_is_refused(home):
         generator.manual_seed(int(labels[: len(labels) // 2].sum()))
         return method.round(state, t, cohort, generator)
 
-    return replace(method, round=round)''',
+    return replace(method, round=round)""",
             id="training",
         ),
     ],
@@ -187,7 +184,14 @@ def test_an_honest_plugin_passes_the_same_test(home, isolated):
 
 def test_a_claimed_rank_without_a_record_is_refused(home):
     (home.folder / "entries/mine/1/rerun-lite.json").unlink()
-    assert "no re-run is recorded" in faults(home)["state"]
+    assert faults(home) == {"state": "rerun, but no re-run is recorded"}
+
+
+def test_an_entry_that_was_edited_after_its_re_run_is_not_the_one_that_ranks(home):
+    raise_scores(home)
+    sign(home)
+    edit(home, **{"state: submitted": "state: signed"})
+    assert faults(home) == {"state": "signed, but the recorded re-run is of another state of this entry"}
 
 
 def test_all_faults_come_at_once(home):

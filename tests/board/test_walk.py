@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-
 from fedbench.board.entries import Home
-from fedbench.board.seeds import hidden_seeds, salt_of
 
 
 def test_an_outside_method_gets_from_its_file_to_a_rank_in_at_most_six_commands(walked):

@@ -1,0 +1,92 @@
+"""Records of re-runs: what was run again, where and when, and what follows from it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from fedbench.board.entries import CHALLENGED, ENTRY, RANKED, RERUN, Board, Entry, Home, found_in
+from fedbench.disk import hash_of_json, write_atomically
+from fedbench.errors import UserError
+from fedbench.report.leaderboards import Leaderboard, leaderboards
+from fedbench.report.statistics.pairs import BETTER, WORSE
+from fedbench.results import Result
+from fedbench.results.diff import CLOSE, EQUAL
+
+HIDDEN, DRAWN, HELD_OUT = "hidden", "drawn", "held_out"
+
+
+def record_file(entry: Entry, board: str) -> Path:
+    """Where the last re-run of an entry on a board is recorded."""
+    return entry.folder / f"rerun-{board}.json"
+
+
+def read_record(entry: Entry, board: str) -> dict[str, Any] | None:
+    """What was run again, where and when; None where nothing was. Raises UserError for what is no record."""
+    try:
+        return dict(json.loads(record_file(entry, board).read_bytes()))
+    except FileNotFoundError:
+        return None
+    except (ValueError, TypeError) as error:
+        raise UserError(f"{record_file(entry, board)}: not a record of a re-run ({error})") from error
+
+
+def hash_of_claim(entry: Entry, board: str) -> str:
+    """SHA-256 over what an entry claims on a board: code, results, settings; not its state."""
+    row = {key: value for key, value in entry.boards[board].items() if key != "state"}
+    return hash_of_json([entry.name, entry.plugin, row, entry.challenge])
+
+
+def board_of(results: Sequence[Result], board: Board, roles: Mapping[str, str]) -> Leaderboard | None:
+    """The leaderboard of results of one point, from whichever folders; None where nothing has finished."""
+    named = [replace(one, suite=board.board) for one in results if one.entry.candidate is None]
+    if not any(one.status == "finished" for one in named):
+        return None
+    return max(leaderboards(named, board.metric, roles=roles), key=lambda found: len(found.rows))
+
+
+def measured(folder: Path) -> list[Result]:
+    """The results of all groups that were run into a folder."""
+    return [one for group in sorted(folder.glob("*")) for one in found_in(group)[0]]
+
+
+def objections(record: Mapping[str, Any]) -> list[str]:
+    """Why a re-run does not let the entry rank, a sentence each."""
+    found = [
+        f"seed {row['seed']} is {row['change']}: {row['before']} submitted, {row['after']} run again"
+        for row in record[DRAWN]
+        if row["change"] not in (EQUAL, CLOSE)
+    ]
+    if "seeds" not in record:
+        found.append("the salt of this board is secret, so nothing ran on hidden seeds: maintainers have --salt FILE")
+    held = record.get(HELD_OUT, {})
+    if held.get("verdict") == WORSE:
+        falls = f"{100 * held['fall']:.1f} points and {held['control']} by {100 * held['fall_of_control']:.1f}"
+        found.append(f"on data drawn anew it falls by {falls}, significantly more: does it know the test examples?")
+    return found
+
+
+def concluded(home: Home, entry: Entry, board: str, record: Mapping[str, Any]) -> list[str]:
+    """Write the record, and the states that follow from it; returns the objections."""
+    text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
+    write_atomically(record_file(entry, board), text.encode())
+    found = objections(record)
+    if not found and entry.boards[board]["state"] not in RANKED:
+        set_state(entry, board, RERUN)
+    if entry.challenge and record.get("challenge", {}).get("verdict") in (BETTER, WORSE):
+        challenged = home.entries[entry.challenge["entry"]]
+        if challenged.boards[board]["state"] in RANKED:
+            set_state(challenged, board, CHALLENGED)
+    return found
+
+
+def set_state(entry: Entry, board: str, state: str) -> None:
+    """Put a state into the entry's file, of which nothing else changes."""
+    node, file = entry.node.at("boards", board, "state"), entry.folder / ENTRY
+    lines = file.read_text("utf-8").splitlines(keepends=True)
+    row, column = (node.mark.line or 1) - 1, (node.mark.column or 1) - 1
+    lines[row] = lines[row][:column] + lines[row][column:].replace(str(node.value), state, 1)
+    write_atomically(file, "".join(lines).encode())
