@@ -17,6 +17,8 @@ ELSEWHERE = {
     "CHANGELOG.md": "changes.md",
     "suites/papers/README.md": "papers_suites.md",
     "results/reference/README.md": "reference_results.md",
+    "board/README.md": "board.md",
+    "board/tutorial.md": "board_tutorial.md",
     "plugins/backbones/weights/PROVENANCE.md": "weights.md",
 }
 INSTEAD = {"README.md": "index.md"}

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedbench.board import plans
-from fedbench.board.entries import BUILT_IN, RANKED, WITHDRAWN, Board, Entry, Home, found_in, hash_of_code, hash_of_rows
+from fedbench.board.entries import RANKED, WITHDRAWN, Board, Entry, Home, found_in, hash_of_code, hash_of_rows
 from fedbench.board.entries import rows_of as named_rows
 from fedbench.board.records import hash_of_claim, read_record
 from fedbench.errors import UserError
@@ -72,7 +72,7 @@ class Check:
 
     def faults(self) -> list[Fault]:
         """What is wrong: with the code, then board by board."""
-        if self.entry.plugin != BUILT_IN:
+        if self.entry.is_foreign:
             self._code()
         for name, row in self.entry.boards.items():
             if self.boards and name not in self.boards:
@@ -99,7 +99,7 @@ class Check:
         if entry.file is not None and not entry.file.is_file():
             self._say(CODE, f"{entry.file} is not there", "plugin", "file")
             return
-        if entry.file is not None and (code := hash_of_code(entry)) != entry.plugin["sha256"]:  # type: ignore[index]
+        if entry.file is not None and (code := hash_of_code(entry.file.parent)) != entry.plugin["sha256"]:  # type: ignore[index]
             self._say(CODE, f"the code has another hash: {code}", "plugin", "sha256")
         if entry.challenge is None and entry.method not in self.registry.catalogue.components["method"]:
             self._say(CODE, f"its code registers no method {entry.method!r}", "plugin")
@@ -138,7 +138,7 @@ class Check:
             return
         self._cells(row, own, at)
         self._reported(board, suite, own, self._winner(board, suite, own, at), at)
-        if entry.plugin != BUILT_IN and self.blind:
+        if entry.is_foreign and self.blind:
             self._labels(board)
         record = read_record(entry, board.board) or {}
         if row["state"] in RANKED and record.get("claim") != hash_of_claim(entry, board.board):
@@ -153,7 +153,7 @@ class Check:
         if (digest := hash_of_rows(done)) != row.get("sha256"):
             self._say(HASH, f"these results have the hash {digest}", *at, "sha256")
         now = {}
-        if self.entry.plugin != BUILT_IN:
+        if self.entry.is_foreign:
             plugin = self.registry.catalogue.find("method", self.entry.method).plugin
             now = {self.registry.label(plugin): self.registry.version(plugin)}
         if other := [one.entry.title for one in done if plugin_versions(one.manifest) != now]:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from fedbench.board.entries import BUILT_IN, Entry
+from fedbench.board.entries import Entry
 from fedbench.errors import UserError
 from fedbench.processes.signals import handled
 
@@ -69,9 +69,7 @@ def packages_of(entries: Iterable[Entry]) -> Iterator[list[str]]:
     Raises:
         UserError: pip could not, or a package has another hash.
     """
-    wanted = [
-        e.plugin for e in entries if e.plugin != BUILT_IN and not isinstance(e.plugin, str) and "package" in e.plugin
-    ]
+    wanted = [e.plugin for e in entries if not isinstance(e.plugin, str) and "package" in e.plugin]
     with tempfile.TemporaryDirectory(prefix="fedbench") as folder:
         lines = [f"{plugin['package']} --hash=sha256:{plugin['sha256']}\n" for plugin in wanted]
         (file := Path(folder) / "requirements.txt").write_text("".join(lines))

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, NotRequired
 from pydantic import Field
 from typing_extensions import TypedDict  # pydantic takes typing's own only from Python 3.12 on
 
-from fedbench.disk import hash_of_file, hash_of_json
+from fedbench.disk import hash_of_file, hash_of_json, write_atomically
 from fedbench.errors import UserError
 from fedbench.options import Count, NotNegative
 from fedbench.registry.registry import Registry
@@ -186,10 +186,33 @@ class Entry:
         """Its plugin's file; None where that is built in or a package."""
         return self.folder / self.plugin["file"] if isinstance(self.plugin, Mapping) and "file" in self.plugin else None
 
+    @property
+    def files(self) -> list[str]:
+        """The files of its plugin that a run is given; none of what is installed."""
+        return [str(self.file)] if self.file else []
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether it brings code that is not fedbench's."""
+        return self.plugin != BUILT_IN
+
+    @property
+    def ranks(self) -> bool:
+        """Whether it ranks on any board."""
+        return any(row["state"] in RANKED for row in self.boards.values())
+
     def results(self, board: str) -> Path:
         """Where its results on a board are: a folder of the repository that it names, or its own."""
         named = self.boards[board].get("results")
         return self.home.parent / named if named else self.folder / "results" / board
+
+    def put(self, board: str, state: str) -> None:
+        """Put another state into its file, of which nothing else changes."""
+        node, file = self.node.at(BOARDS, board, "state"), self.folder / ENTRY
+        lines = file.read_text("utf-8").splitlines(keepends=True)
+        row, column = (node.mark.line or 1) - 1, (node.mark.column or 1) - 1
+        lines[row] = lines[row][:column] + lines[row][column:].replace(str(node.value), state, 1)
+        write_atomically(file, "".join(lines).encode())
 
     def mark(self, *path: str) -> Mark:
         """Where a part of its file stands, or what is nearest around it."""
@@ -265,11 +288,10 @@ def read_entry(file: Path, problems: Problems) -> Entry | None:
     return entry
 
 
-def hash_of_code(entry: Entry) -> str:
-    """SHA-256 over every file of the entry's `plugin/`, by its path there; what Python has compiled is left out."""
-    assert entry.file is not None
-    files = [file for file in entry.file.parent.rglob("*") if file.is_file() and "__pycache__" not in file.parts]
-    return hash_of_json({file.relative_to(entry.file.parent).as_posix(): hash_of_file(file) for file in sorted(files)})
+def hash_of_code(folder: Path) -> str:
+    """SHA-256 over every file of a folder of code, by its path there; what Python has compiled is left out."""
+    found = [file for file in sorted(folder.rglob("*")) if file.is_file() and "__pycache__" not in file.parts]
+    return hash_of_json({file.relative_to(folder).as_posix(): hash_of_file(file) for file in found})
 
 
 def rows_of(results: Sequence[Result], method: str, board: Board, variant: str) -> list[Result]:

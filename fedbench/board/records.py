@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fedbench.board.entries import CHALLENGED, ENTRY, RANKED, RERUN, Board, Entry, Home, found_in
+from fedbench.board.entries import CHALLENGED, RANKED, RERUN, Board, Entry, Home, found_in
 from fedbench.disk import hash_of_json, write_atomically
 from fedbench.errors import UserError
 from fedbench.report.leaderboards import Leaderboard, leaderboards
@@ -75,18 +75,9 @@ def concluded(home: Home, entry: Entry, board: str, record: Mapping[str, Any]) -
     write_atomically(record_file(entry, board), text.encode())
     found = objections(record)
     if not found and entry.boards[board]["state"] not in RANKED:
-        set_state(entry, board, RERUN)
+        entry.put(board, RERUN)
     if entry.challenge and record.get("challenge", {}).get("verdict") in (BETTER, WORSE):
         challenged = home.entries[entry.challenge["entry"]]
         if challenged.boards[board]["state"] in RANKED:
-            set_state(challenged, board, CHALLENGED)
+            challenged.put(board, CHALLENGED)
     return found
-
-
-def set_state(entry: Entry, board: str, state: str) -> None:
-    """Put a state into the entry's file, of which nothing else changes."""
-    node, file = entry.node.at("boards", board, "state"), entry.folder / ENTRY
-    lines = file.read_text("utf-8").splitlines(keepends=True)
-    row, column = (node.mark.line or 1) - 1, (node.mark.column or 1) - 1
-    lines[row] = lines[row][:column] + lines[row][column:].replace(str(node.value), state, 1)
-    write_atomically(file, "".join(lines).encode())

@@ -33,7 +33,6 @@ class Rerun:
         home: all boards and entries.
         entry: the entry, committed.
         board: one that it is on.
-        code: by entry, the files of its plugin.
         salt: the board's; None where it is secret, so that there are no hidden seeds.
         isolated: how this process is kept from the network, in words.
         options: of runs: observe, device, jobs.
@@ -42,7 +41,6 @@ class Rerun:
     home: Home
     entry: Entry
     board: Board
-    code: Mapping[str, Sequence[str]]
     salt: str | None
     isolated: str
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -113,7 +111,7 @@ class Rerun:
         return record
 
     def _drawn(self, count: int | None) -> list[dict[str, Any]]:
-        """Submitted cells again, each with how it differs: which ones follows from the commit, and the salt if known."""
+        """Submitted cells again, each with how it differs. The commit, and the salt if it is known, say which."""
         board, method = self.board, self.entry.method
         order = numbers(self.salt or "", self.commit, DRAWN, len(board.seeds))
         seeds = [seed for _, seed in sorted(zip(order, board.seeds, strict=True))][:count]
@@ -133,14 +131,15 @@ class Rerun:
         groups: dict[str, list[str]] = {}
         for method in methods:
             owner = self._owner(method)
-            groups.setdefault(owner.method if owner and self.code.get(owner.name) else TOGETHER, []).append(method)
+            groups.setdefault(owner.method if owner and owner.is_foreign else TOGETHER, []).append(method)
         for group, labels in groups.items():
             entries = [entry for label in labels if (entry := self.rows.get(label))]
-            owners = {owner.name for label in labels if (owner := self._owner(label))}
-            plugins = [file for owner in owners for file in self.code.get(owner, ())]
+            plugins = {file for label in labels if (owner := self._owner(label)) for file in owner.files}
             values = {label: self.settings.get(label, {}) for label in labels}
             text = plans.text_of(self.board, entries, values=values, data=data)
-            plans.run(self.board, text, labels, seeds, self.folder / part / group, plugins=plugins, **self.options)
+            plans.run(
+                self.board, text, labels, seeds, self.folder / part / group, plugins=list(plugins), **self.options
+            )
         wanted = {(method, seed) for method in methods for seed in seeds}
         return [one for one in measured(self.folder / part) if (one.entry.method, one.entry.seed) in wanted]
 

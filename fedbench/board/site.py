@@ -32,7 +32,7 @@ from fedbench.results.scores import average
 from fedbench.words import command_line, visible
 
 ABOVE = {
-    "ranked": "Run again by somebody else on hidden seeds: methods that share a letter are not significantly different.",
+    "ranked": "Run again by others on hidden seeds. Methods that share a letter are not significantly different.",
     SUBMITTED: "Numbers of their authors on public seeds, in alphabetical order. They have no rank.",
     "older": "Rows of older versions of this board, with which nothing here may be compared.",
     WITHDRAWN: "Taken back by their authors; kept for the history.",
@@ -130,7 +130,8 @@ class Site:
         """A sentence on each challenge that was run."""
         for entry, _ in self.home.on(board.board):
             if entry.challenge and (found := (read_record(entry, board.board) or {}).get("challenge")):
-                yield f"{entry.name} challenges {entry.challenge['entry']} with other settings, and is {found['verdict']}."
+                of = entry.challenge["entry"]
+                yield f"{entry.name} challenges {of} with other settings, and is {found['verdict']}."
 
     def facts(self, entry: Entry, own: Sequence[Result]) -> dict[str, str]:
         """Authors, paper and BibTeX."""
@@ -157,7 +158,7 @@ class Site:
         if entry.challenge or "space" in entry.boards[board.board]:
             return command_line(["fedbench", "board", "rerun", entry.place])
         plugin = ["--plugin", f"{entry.place}/{entry.plugin['file']}"] if entry.file else []  # type: ignore[index]
-        added = ["--add", entry.method] if entry.plugin != "built-in" else []
+        added = ["--add", entry.method] if entry.is_foreign else []
         sets = [word for one in board.sets for word in ("--set", one)]
         seeds = [word for seed in board.seeds for word in ("--seed", str(seed))]
         chosen = ["--scenario", board.scenario, "--method", entry.method, *seeds]

@@ -20,9 +20,7 @@ from fedbench.errors import UserError
 
 
 def rerun_of(home: Home, name: str = "mine/1", salt: str | None = None) -> Rerun:
-    entry = home.entries[name]
-    code = {one.name: [str(one.file)] for one in home.entries.values() if one.file}
-    return Rerun(home, entry, home.board("lite"), code, salt, "in a test", {"jobs": 2})
+    return Rerun(home, home.entries[name], home.board("lite"), salt, "in a test", {"jobs": 2})
 
 
 def salt(home: Home) -> str:

@@ -10,6 +10,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = [
     *(ROOT / name for name in ("README.md", "AGENTS.md", "CONTRIBUTING.md", "SECURITY.md")),
     *(ROOT / name for name in ("suites/papers/README.md", "results/reference/README.md")),
+    *(ROOT / name for name in ("board/README.md", "board/tutorial.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
 ]
 

@@ -1,0 +1,186 @@
+"""What the commands print, packages with hashes, and what GitHub runs."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+from command import fedbench
+from conftest import MINE, write_home
+from ruamel.yaml import YAML
+
+from fedbench import __version__
+from fedbench.board.children import packages_of
+from fedbench.board.entries import Home
+from fedbench.errors import UserError
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_mistakes_end_with_exit_code_2_and_say_what_would_be_right(tmp_path):
+    folder = write_home(tmp_path)
+    for words, told in (
+        (["new", "nobodys"], "no method is called 'nobodys'; a method of your own is --from-plugin FILE"),
+        (["new", "other", "--from-plugin", "mine.py"], "mine.py registers no method 'other'"),
+        (["new", "fedra", "--board", "lit"], "no board is called 'lit'; did you mean 'lite'?"),
+        (["check", "board/entries/x/1"], "no entry of board; expected a folder such as board/entries/mine/1"),
+        (["check", "--home", "elsewhere"], "no boards are here; work in a clone of fedbench, or name --home DIR"),
+    ):
+        result = fedbench("board", *words, cwd=folder)
+        assert result.exit_code == 2 and told in result.output, result.output
+
+
+def test_faults_of_a_file_have_line_and_column(tmp_path):
+    folder = write_home(tmp_path)
+    (entry := folder / "board/entries/mine/1").mkdir(parents=True)
+    (entry / "entry.yaml").write_text(
+        "method: other\nversion: 1\nlicense: MIT\nplugin: {file: a.py, sha256: xyz}\nboards: {}\n"
+    )
+    result = fedbench("board", "check", cwd=folder)
+    assert result.exit_code == 2
+    assert re.search(r'entry.yaml:3:1: unknown key "license" in the entry; did you mean "licence"\?', result.output)
+    assert "entry.yaml:4:" in result.output and "a SHA-256 in hex" in result.output
+    board = folder / "board/boards/lite.yaml"
+    board.write_text(board.read_text().replace("trials: 2", "trials: two"))
+    assert "lite.yaml:8:9: the board trials: expected a whole number" in fedbench("board", "check", cwd=folder).output
+
+
+def test_a_check_is_json_with_one_verdict_or_markdown_for_a_pull_request(home):
+    folder = home.folder.parent
+    (file := home.folder / "entries/mine/1/entry.yaml").write_text(
+        file.read_text().replace("state: rerun", "state: submitted")
+    )
+    (home.folder / "entries/mine/1/plugin/mine.py").write_text(MINE + "\n")
+    found = json.loads(fedbench("board", "check", "board/entries/mine/1", "--format", "json", cwd=folder).stdout)
+    assert found["verdict"] == "refused"
+    rules = {fault["rule"]: fault for fault in found["entries"]["mine/1"]}
+    assert re.search(r"entry\.yaml:\d+:\d+$", rules["code"]["mark"])
+    told = fedbench("board", "check", "board/entries/mine/1", "--format", "markdown", cwd=folder)
+    assert told.exit_code == 1 and "### mine/1 refused" in told.stdout and "**code**" in told.stdout
+
+
+def wheel(folder: Path) -> Path:
+    """A wheel with the method, as a stranger's package."""
+    file = folder / "fedbench_topmost-1.0-py3-none-any.whl"
+    info = "fedbench_topmost-1.0.dist-info"
+    parts = {
+        "fedbench_topmost.py": MINE,
+        f"{info}/METADATA": "Metadata-Version: 2.1\nName: fedbench-topmost\nVersion: 1.0\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+        f"{info}/entry_points.txt": "[fedbench]\ntopmost = fedbench_topmost\n",
+    }
+    lines = [
+        f"{name},sha256={base64.urlsafe_b64encode(hashlib.sha256(text.encode()).digest()).rstrip(b'=').decode()},{len(text)}"
+        for name, text in parts.items()
+    ]
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, text in {**parts, f"{info}/RECORD": "\n".join([*lines, f"{info}/RECORD,,"]) + "\n"}.items():
+            archive.writestr(name, text)
+    return file
+
+
+def test_a_package_is_fetched_by_its_hash_and_found_by_the_child(tmp_path, monkeypatch):
+    folder, file = write_home(tmp_path), wheel(tmp_path)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    digest = hashlib.sha256(file.read_bytes()).hexdigest()
+    (entry := folder / "board/entries/mine/1").mkdir(parents=True)
+    text = (
+        "method: mine\nversion: 1\nlicence: MIT\nauthors: [A]\npaper: p\nbibtex: b\n"
+        f"plugin: {{package: fedbench-topmost==1.0, sha256: {digest}}}\nboards: {{}}\n"
+    )
+    (entry / "entry.yaml").write_text(text)
+    with packages_of(Home(folder / "board").entries.values()) as code:
+        look = "from fedbench.registry.registry import Registry; print('mine' in Registry().catalogue.components['method'])"
+        done = subprocess.run(
+            [sys.executable, "-c", look], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": code[0]}
+        )
+        assert done.stdout.strip() == "True", done.stderr
+    (entry / "entry.yaml").write_text(text.replace(digest, "0" * 64))
+    with (
+        pytest.raises(UserError, match="fedbench-topmost==1.0: pip refuses"),
+        packages_of(Home(folder / "board").entries.values()),
+    ):
+        pass
+
+
+def test_the_script_of_ci_checks_what_has_changed_and_refuses_a_claimed_rank(home, isolated, monkeypatch, tmp_path):
+    """What the workflow runs, without GitHub: `fedbench` stands in the path as an installer would write it."""
+    folder = home.folder.parent
+    (folder / ".ci").mkdir()
+    (folder / ".ci/board").write_text((ROOT / ".ci/board").read_text())
+    (folder / "bin").mkdir()
+    (script := folder / "bin/fedbench").write_text(
+        f"#!{sys.executable}\nimport sys\n"
+        "print('fedbench', *sys.argv[1:])\nsys.exit('check' in sys.argv and 'bad' in sys.argv[3])\n"
+    )
+    script.chmod(0o755)
+    path = {**os.environ, "PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}
+
+    def git(*words: str) -> str:
+        names = ("-c", "user.name=A", "-c", "user.email=a@example.org")
+        return subprocess.run(["git", *names, *words], cwd=folder, check=True, capture_output=True, text=True).stdout
+
+    base = git("rev-list", "--max-parents=0", "HEAD").strip()
+    git("rm", "-rq", "--cached", "board/entries")
+    git("commit", "-qm", "without entries")
+    base = git("rev-parse", "HEAD").strip()
+
+    def ci() -> tuple[int, str]:
+        git("add", "-A")
+        git("commit", "-qm", "entry", "--allow-empty")
+        done = subprocess.run(["bash", ".ci/board", base, "report.md"], cwd=folder, env=path)
+        return done.returncode, (folder / "report.md").read_text()
+
+    code, told = ci()
+    assert code == 1 and "maintainers run it again after the merge" in told
+    file = folder / "board/entries/mine/1/entry.yaml"
+    file.write_text(file.read_text().replace("state: rerun", "state: submitted"))
+    code, told = ci()
+    assert code == 0 and "fedbench board check board/entries/mine/1 --format markdown" in told
+    assert "fedbench board rerun board/entries/mine/1 --board lite --quiet" in told
+    (folder / "board/entries/mine").rename(folder / "board/entries/bad")
+    code, told = ci()
+    assert code == 1 and "rerun" not in told
+    git("rm", "-rq", "--cached", "board/entries")
+    assert subprocess.run(["bash", ".ci/board", "HEAD", "report.md"], cwd=folder, env=path).returncode in (0, 1)
+
+
+def test_every_action_of_a_workflow_is_pinned_by_its_commit():
+    for file in (ROOT / ".github/workflows").glob("*.yml"):
+        for used in re.findall(r"uses: (.*)", file.read_text()):
+            assert re.fullmatch(r"[\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+", used), f"{file.name}: {used}"
+    forms = [YAML(typ="safe").load(file) for file in sorted((ROOT / ".github/ISSUE_TEMPLATE").glob("[!c]*.yml"))]
+    assert [{"name", "description", "body"} <= form.keys() for form in forms] == [True] * 3
+
+
+def test_zenodo_says_what_the_citation_says():
+    cited = YAML(typ="safe").load(ROOT / "CITATION.cff")
+    zenodo = json.loads((ROOT / ".zenodo.json").read_text())
+    assert (zenodo["title"], zenodo["version"], zenodo["license"]) == (cited["title"], __version__, cited["license"])
+    assert zenodo["description"] == cited["abstract"].strip() and zenodo["keywords"] == cited["keywords"]
+
+
+def test_the_tutorial_is_what_an_outside_method_does(tmp_path, isolated):
+    """Its commands are those that each other prints, and its plugin is one that a board takes."""
+    from docs.pages import blocks
+
+    page = ROOT / "board/tutorial.md"
+    commands = [line for block in blocks(page, "sh") for line in block.text.splitlines()]
+    assert [line.split()[:3] for line in commands if line.startswith("fedbench")] == [
+        ["fedbench", "board", one] for one in ("new", "check", "rerun", "build")
+    ]
+    folder = write_home(tmp_path)
+    (code,) = blocks(page, "python")
+    (folder / "anchored.py").write_text(code.text)
+    result = fedbench("board", "new", "anchored", "--from-plugin", "anchored.py", "--jobs", "2", cwd=folder)
+    assert result.exit_code == 0, result.output
+    assert commands[1] in result.stdout
