@@ -75,7 +75,7 @@ class Check:
         if self.entry.is_foreign:
             self._code()
         for name, row in self.entry.boards.items():
-            if self.boards and name not in self.boards:
+            if self.boards and name in self.home.boards and name not in self.boards:
                 continue
             version = self.home.boards[name].version if name in self.home.boards else 0
             if row["version"] > version:
@@ -194,7 +194,7 @@ class Check:
             chosen = suite if k is None else suite.tuned({key: k})
             return {point.seed: point.config for point in chosen.points(methods=[key[2]], seeds=board.seeds)}
 
-        wanted = {(None, seed): config for seed, config in points(winner).items()}
+        wanted: dict[tuple[int | None, int], Any] = {(None, seed): config for seed, config in points(winner).items()}
         wanted |= {(point.candidate, point.seed): point.config for point in suite.candidates(methods=[key[2]])}
         there = {one.entry.seed: one for one in own if one.entry.candidate is None}
         if other := [str(seed) for seed in sorted(there.keys() - {*board.seeds})]:

@@ -159,7 +159,7 @@ class Rerun:
         falls = {
             name: {seed: sign * (score - there[name][seed]) for seed, score in here[name].items()}
             for name in (method, control)
-            if here.get(name, {}).keys() == there.get(name, ()).keys()  # type: ignore[attr-defined]
+            if {*here.get(name, {})} == {*there.get(name, {})} != set()
         }
         means = {name: sum(fall.values()) / len(fall) for name, fall in falls.items()}
         found = {"fall": means.get(method), "control": control, "fall_of_control": means.get(control), "verdict": ""}

@@ -101,9 +101,9 @@ class Site:
             page((name,), title=name, caption=unit_of(board.metric), above=ABOVE[name], notes=notes * (name == RANKS))
             for name in names
         ]
-        caption, facts = f"{board.title}, version {board.version}", {"metric": board.metric, "version": board.version}
-        columns = ("table", *TAKEN[:-1], *ADDED)
-        return frame(rows, columns, caption=caption, by=("table",), pages=pages, formats=FORMATS, sorted=True, **facts)
+        facts: dict[str, Any] = {"metric": board.metric, "version": board.version, "sorted": True, "formats": FORMATS}
+        caption = f"{board.title}, version {board.version}"
+        return frame(rows, ("table", *TAKEN[:-1], *ADDED), caption=caption, by=("table",), pages=pages, **facts)
 
     def _rows(self, board: Board, table: str, found: Leaderboard, entries: Sequence[Entry]) -> Iterator[dict[str, Any]]:
         """Rows of one table; all but the ranked ones in the order of their names, and without letters."""
@@ -190,7 +190,7 @@ def build(home: Home, out: Path, registry: Registry) -> int:
         environment.globals |= {"number": number, "unit_of": unit_of, "read_record": read_record, "key_of": key_of}
     html, bib = (
         environment.from_string(files("fedbench.board").joinpath(name).read_text(encoding="utf-8"))
-        for environment, name in ((escaping, "site.html"), (plain, "site.bib"))
+        for environment, name in ((escaping, "site.html"), (plain, "bibtex.template"))
     )
     tables = {name: site.table(board) for name, board in home.boards.items()}
     for name, board in home.boards.items():

@@ -85,11 +85,12 @@ def check(paths: tuple, form: str, only: str | None, home: str) -> None:
     from fedbench.board.checks import Check
 
     there, entries = _entries(home, paths)
+    boards = [there.board(only).board] if only else list(there.boards)
     _alone([entry for entry in entries if entry.is_foreign])
     found: dict[str, list[Fault]] = {}
     known: dict[Path, Any] = {}
     for entry in entries:
-        found[entry.name] = Check(there, entry, entry.files, _kit, [only] if only else [], known=known).faults()
+        found[entry.name] = Check(there, entry, entry.files, _kit, boards, known=known).faults()
     _tell(found, form)
     if form == "rich" and paths and not any(found.values()):
         commit = ["git", "commit", "-m", f"Add {', '.join(found)} to the board"]

@@ -33,6 +33,7 @@ def test_mistakes_end_with_exit_code_2_and_say_what_would_be_right(tmp_path):
         (["new", "fedra", "--board", "lit"], "no board is called 'lit'; did you mean 'lite'?"),
         (["check", "board/entries/x/1"], "no entry of board; expected a folder such as board/entries/mine/1"),
         (["check", "--home", "elsewhere"], "no boards are here; work in a clone of fedbench, or name --home DIR"),
+        (["check", "--board", "lit"], "no board is called 'lit'; did you mean 'lite'?"),
     ):
         result = fedbench("board", *words, cwd=folder)
         assert result.exit_code == 2 and told in result.output, result.output
@@ -48,9 +49,13 @@ def test_faults_of_a_file_have_line_and_column(tmp_path):
     assert result.exit_code == 2
     assert re.search(r'entry.yaml:3:1: unknown key "license" in the entry; did you mean "licence"\?', result.output)
     assert "entry.yaml:4:" in result.output and "a SHA-256 in hex" in result.output
+    (entry / "entry.yaml").unlink()
     board = folder / "board/boards/lite.yaml"
     board.write_text(board.read_text().replace("trials: 2", "trials: two"))
-    assert "lite.yaml:8:9: the board trials: expected a whole number" in fedbench("board", "check", cwd=folder).output
+    assert (
+        "lite.yaml:9:9: the board trials: expected a whole number of at least 1"
+        in fedbench("board", "check", cwd=folder).output
+    )
 
 
 def test_a_check_is_json_with_one_verdict_or_markdown_for_a_pull_request(home):
@@ -99,12 +104,14 @@ def test_a_package_is_fetched_by_its_hash_and_found_by_the_child(tmp_path, monke
     )
     (entry / "entry.yaml").write_text(text)
     with packages_of(Home(folder / "board").entries.values()) as code:
-        look = "from fedbench.registry.registry import Registry; print('mine' in Registry().catalogue.components['method'])"
+        look = (
+            "from fedbench.registry.registry import Registry as R; print('mine' in R().catalogue.components['method'])"
+        )
         done = subprocess.run(
             [sys.executable, "-c", look], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": code[0]}
         )
         assert done.stdout.strip() == "True", done.stderr
-    (entry / "entry.yaml").write_text(text.replace(digest, "0" * 64))
+    (entry / "entry.yaml").write_text(text.replace(digest, "ab" * 32))
     with (
         pytest.raises(UserError, match="fedbench-topmost==1.0: pip refuses"),
         packages_of(Home(folder / "board").entries.values()),
