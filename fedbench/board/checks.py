@@ -23,7 +23,6 @@ from fedbench.results.content import digest_of_table
 from fedbench.results.diff import flatten
 from fedbench.results.identity import identity_of, mixed_versions, plugin_versions
 from fedbench.results.metric_direction import VALIDATION
-from fedbench.runner.successive_halving import search_of
 from fedbench.suite import Suite
 from fedbench.suite.node import Mark
 from fedbench.types import NEXT_TOKEN
@@ -169,8 +168,8 @@ class Check:
         if contest is None:
             self._say(TUNING, f"no tuning is in these results; every method tries {board.trials} candidates", *at)
             return None
-        for what, theirs in vars(search_of(suite.tuning)).items():
-            if shown(getattr(contest.search, what), 10**6) != shown(theirs, 10**6):
+        for what, theirs in vars(suite.tuning).items():
+            if shown(getattr(contest.tuning, what), 10**6) != shown(theirs, 10**6):
                 self._say(TUNING, f"the tuning has other {what} than the board's suite", *at)
         tried = {one.entry.candidate for one in own if one.status not in (PENDING, "running")}
         tunable = self.registry.catalogue.find("method", registered(own)).tunable

@@ -98,8 +98,8 @@ def values_of(contest: Contest | None) -> dict[str, Any]:
     """What the winner of a tuning sets for its method."""
     if contest is None or contest.winner is None:
         return {}
-    chosen, method = contest.search.candidates[contest.winner], contest.key[2]
-    return {key: value for key, value in chosen.items() if contest.search.concerns(key, method)}
+    chosen, method = contest.tuning.candidates[contest.winner], contest.key[2]
+    return {key: value for key, value in chosen.items() if contest.tuning.concerns(key, method)}
 
 
 def run(board: Board, text: str, methods: Sequence[str], seeds: Sequence[int], folder: Path, **options: Any) -> Path:

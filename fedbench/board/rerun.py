@@ -97,7 +97,7 @@ class Rerun:
         if self.salt is None:
             return record
         tuned = plans.loaded(board, plans.text_of(board), Registry()).tuning
-        seeds = hidden_seeds(board, self.salt, self.commit, (*tuned.seeds, *tuned.confirm) if tuned else ())
+        seeds = hidden_seeds(board, self.salt, self.commit, tuned.all_seeds if tuned else ())
         here = self._scores(self._on(seeds, list(self.rows), HIDDEN))
         place = (self.folder / HIDDEN).relative_to(self.home.folder)
         record |= {"seeds": seeds, "rows": list(self.rows), "results": str(place)}

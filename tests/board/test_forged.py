@@ -15,7 +15,7 @@ from fedbench.results import read_manifest, write_manifest
 from fedbench.results.files import described
 from fedbench.results.index import change_index
 from fedbench.results.pack import pack
-from fedbench.results.store import folder_of
+from fedbench.results.packed_tables import folder_of
 from fedbench.results.tuning import contests
 from fedbench.suite.node import Problems
 
@@ -121,7 +121,7 @@ def test_another_suite_is_refused(home):
 def test_a_loser_that_reports_was_chosen_on_test_data(home, isolated):
     board, entry = home.board("lite"), home.entries["mine/1"]
     (contest,) = [one for key, one in contests(results_of(home)).items() if key[2] == "mine"]
-    loser = contest.search.candidates[1 - contest.winner]
+    loser = contest.tuning.candidates[1 - contest.winner]
     text = plans.text_of(board, [entry], values={"mine": loser})
     plans.run(board, text, ["mine"], [0, 1, 2], entry.results("lite"), plugins=[str(entry.file)], jobs=2)
     sign(home)
