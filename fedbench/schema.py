@@ -59,7 +59,8 @@ def adapter(shape: Any) -> TypeAdapter:
     from typing_extensions import is_typeddict
 
     config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
-    return TypeAdapter(shape) if is_typeddict(shape) else TypeAdapter(shape, config=config)
+    own = is_typeddict(shape) or hasattr(shape, "model_config")  # which says by itself how strict it is
+    return TypeAdapter(shape) if own else TypeAdapter(shape, config=config)
 
 
 def schema_of(shape: Any) -> Schema:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedbench.board import plans
-from fedbench.board.entries import RANKED, WITHDRAWN, Board, Entry, Home, found_in, hash_of_code, hash_of_rows
+from fedbench.board.entries import RANKED, WITHDRAWN, Board, Entry, Home, Row, found_in, hash_of_code, hash_of_rows
 from fedbench.board.entries import rows_of as named_rows
 from fedbench.board.records import hash_of_claim, read_record
 from fedbench.errors import UserError
@@ -77,10 +77,10 @@ class Check:
             if self.boards and name in self.home.boards and name not in self.boards:
                 continue
             version = self.home.boards[name].version if name in self.home.boards else 0
-            if row["version"] > version:
+            if row.version > version:
                 there = f"{name} has version {version}" if version else f"there is no board {name!r}"
                 self._say(BOARD, there, "boards", name)
-            elif row["version"] == version and row["state"] != WITHDRAWN:
+            elif row.version == version and row.state != WITHDRAWN:
                 self._row(self.home.boards[name], row)
         return self.found
 
@@ -98,7 +98,7 @@ class Check:
         if entry.file is not None and not entry.file.is_file():
             self._say(CODE, f"{entry.file} is not there", "plugin", "file")
             return
-        if entry.file is not None and (code := hash_of_code(entry.file.parent)) != entry.plugin["sha256"]:  # type: ignore[index]
+        if entry.file is not None and (code := hash_of_code(entry.file.parent)) != entry.plugin.sha256:  # type: ignore[union-attr]
             self._say(CODE, f"the code has another hash: {code}", "plugin", "sha256")
         if entry.challenge is None and entry.method not in self.registry.catalogue.components["method"]:
             self._say(CODE, f"its code registers no method {entry.method!r}", "plugin")
@@ -107,18 +107,18 @@ class Check:
             if verdict not in ("ok", "skipped"):
                 self._say(CONTRACT, f"{what}: {why}", "plugin")
 
-    def _row(self, board: Board, row: Mapping[str, Any]) -> None:
+    def _row(self, board: Board, row: Row) -> None:
         """Whether the results on one board may stand there."""
         entry, at = self.entry, ("boards", board.board)
         if (digest := plans.hash_of_suite(board)) != board.sha256:
             text = f"{board.suite} has changed: version {board.version} is of another suite than {digest}"
-            self.found.append(Fault(BOARD, board.node.at("sha256").mark, text))
+            self.found.append(Fault(BOARD, board.mark("sha256"), text))
             return
         if entry.challenge:
             self._challenge(board)
             return
         try:
-            suite = plans.loaded(board, plans.text_of(board, [entry], space=row.get("space")), self.registry)
+            suite = plans.loaded(board, plans.text_of(board, [entry], space=row.space), self.registry)
             if (folder := entry.results(board.board)) not in self.known:
                 self.known[folder] = found_in(folder)
         except UserError as error:
@@ -140,16 +140,16 @@ class Check:
         if entry.is_foreign and self.blind:
             self._labels(board)
         record = read_record(entry, board.board) or {}
-        if row["state"] in RANKED and record.get("claim") != hash_of_claim(entry, board.board):
+        if row.state in RANKED and record.get("claim") != hash_of_claim(entry, board.board):
             why = "the recorded re-run is of another state of this entry" if record else "no re-run is recorded"
-            self._say(STATE, f"{row['state']}, but {why}", *at, "state")
+            self._say(STATE, f"{row.state}, but {why}", *at, "state")
 
-    def _cells(self, row: Mapping[str, Any], own: Sequence[Result], at: Sequence[str]) -> None:
+    def _cells(self, row: Row, own: Sequence[Result], at: Sequence[str]) -> None:
         """Whether cells are whole, unedited, of the entry's code, and of one environment."""
         done = [one for one in own if one.manifest]
         if edited := [one.entry.title for one in done if identity_of(one.manifest) != one.entry.cell]:
             self._say(HASH, f"edited: what {shortened(edited, MOST)} says of itself has another id", *at)
-        if (digest := hash_of_rows(done)) != row.get("sha256"):
+        if (digest := hash_of_rows(done)) != row.sha256:
             self._say(HASH, f"these results have the hash {digest}", *at, "sha256")
         now = {}
         if self.entry.is_foreign:
@@ -215,13 +215,13 @@ class Check:
 
     def _challenge(self, board: Board) -> None:
         """Whether a challenge names an entry of the board and a setting within its budget."""
-        asked = self.entry.challenge or {}
-        other = self.home.entries.get(asked["entry"])
+        assert (asked := self.entry.challenge) is not None
+        other = self.home.entries.get(asked.entry)
         if other is None or board.board not in other.boards or other.challenge:
-            self._say(BOARD, f"{asked['entry']} is no entry on {board.board}", "challenge", "entry")
+            self._say(BOARD, f"{asked.entry} is no entry on {board.board}", "challenge", "entry")
             return
-        space = plans.suite_of(board).get("tune", {}).get("space", {}) | other.boards[board.board].get("space", {})
-        for key, value in asked["settings"].items():
+        space = plans.suite_of(board).get("tune", {}).get("space", {}) | other.boards[board.board].space
+        for key, value in asked.settings.items():
             ((way, values),) = space.get(key, {"choice": []}).items()
             within = value in values if way == "choice" else values[0] <= value <= values[1]
             if not within:

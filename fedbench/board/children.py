@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from fedbench.board.entries import Entry
+from fedbench.board.entries import Entry, Package
 from fedbench.errors import UserError
 from fedbench.processes.signals import handled
 
@@ -69,16 +69,15 @@ def packages_of(entries: Iterable[Entry]) -> Iterator[list[str]]:
     Raises:
         UserError: pip could not, or a package has another hash.
     """
-    wanted = [e.plugin for e in entries if not isinstance(e.plugin, str) and "package" in e.plugin]
+    wanted = [entry.plugin for entry in entries if isinstance(entry.plugin, Package)]
     with tempfile.TemporaryDirectory(prefix="fedbench") as folder:
-        lines = [f"{plugin['package']} --hash=sha256:{plugin['sha256']}\n" for plugin in wanted]
+        lines = [f"{plugin.package} --hash=sha256:{plugin.sha256}\n" for plugin in wanted]
         (file := Path(folder) / "requirements.txt").write_text("".join(lines))
         target = str(Path(folder) / "packages")
         if wanted:
             pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--require-hashes", "--only-binary=:all:"]
             done = subprocess.run([*pip, "--target", target, "-r", str(file)], capture_output=True, text=True)
             if done.returncode:
-                raise UserError(
-                    f"{', '.join(plugin['package'] for plugin in wanted)}: pip refuses:\n{done.stderr.strip()}"
-                )
+                names = ", ".join(plugin.package for plugin in wanted)
+                raise UserError(f"{names}: pip refuses:\n{done.stderr.strip()}")
         yield [target] if wanted else []

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal, NotRequired
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
-from typing_extensions import TypedDict  # pydantic takes typing's own only from Python 3.12 on
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from fedbench.disk import hash_of_file, hash_of_json, write_atomically
 from fedbench.errors import UserError
@@ -17,7 +16,6 @@ from fedbench.options import Count, NotNegative
 from fedbench.registry.registry import Registry
 from fedbench.results import Result, examine
 from fedbench.results.content import digest_of_cell
-from fedbench.suite.client_keys import closed
 from fedbench.suite.keys import Seeds
 from fedbench.suite.node import Mark, Node, Problems
 from fedbench.suite.validate import shaped
@@ -33,28 +31,42 @@ Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$", title="a SHA-256 in hex"
 Day = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\d$", title="a day such as 2026-11-29, in quotes")]
 
 
-@closed
-class HiddenKeys(TypedDict):
+class Keys(BaseModel):
+    """A mapping of a file, with no keys but its own."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, frozen=True)
+
+
+class Hidden(Keys):
     """The seeds that rank: how many, and the hash of the salt that they follow from; `salt` once it is published."""
 
     seeds: Count
     salt_sha256: Digest
-    salt: NotRequired[str]
+    salt: str = ""
 
 
-@closed
-class VersionKeys(TypedDict):
+class Version(Keys):
     """A version of a board: its day, what changed, and the salt of its hidden seeds once the next one is out."""
 
     version: Count
     date: Day
     changes: str
-    salt: NotRequired[str]
+    salt: str = ""
 
 
-@closed
-class BoardKeys(TypedDict):
-    """What `boards/*.yaml` say."""
+class Board(Keys):
+    """A version of a board, as `boards/*.yaml` say.
+
+    Attributes:
+        sha256: of the suite.
+        trials: how many candidates every method has.
+        seeds: those of submitted results.
+        tolerance: points that a cell may differ by where it is run again.
+        control: what the fall on data drawn anew is compared with.
+        beside: methods that every re-run computes next to the entry.
+        sets: settings of the command line.
+        held_out: the option of the data set that draws other examples, if there is one.
+    """
 
     board: Name
     version: Count
@@ -69,102 +81,68 @@ class BoardKeys(TypedDict):
     tolerance: NotNegative
     control: Name
     beside: list[Name]
-    hidden: HiddenKeys
-    history: list[VersionKeys]
-    sets: NotRequired[list[str]]
-    held_out: NotRequired[str]
+    hidden: Hidden
+    history: list[Version]
+    sets: list[str] = []
+    held_out: str = ""
+    _node: Node = PrivateAttr()
+
+    def mark(self, *path: str) -> Mark:
+        """Where a part of its file stands."""
+        return self._node.at(*path).mark
 
 
-@closed
-class FileKeys(TypedDict):
+class File(Keys):
     """A plugin in the entry's folder. sha256: of all files next to it."""
 
     file: str
     sha256: Digest
 
 
-@closed
-class PackageKeys(TypedDict):
+class Package(Keys):
     """A package of PyPI with one version. sha256: of its wheel, as pip checks it."""
 
     package: Annotated[str, Field(pattern=r"^[\w.-]+==[\w.+-]+$", title="a requirement such as fedbench-mine==1.0")]
     sha256: Digest
 
 
-@closed
-class RowKeys(TypedDict):
+class Row(Keys):
     """An entry on one board. results: a folder of the repository, by default the entry's own. sha256: of what these
     results say of the method. space: further ranges of the tuning, for the method's own options."""
 
     version: Count
     state: Literal["submitted", "rerun", "signed", "challenged", "withdrawn"]
-    sha256: NotRequired[Digest]
-    results: NotRequired[str]
-    space: NotRequired[dict[str, dict[str, list[Any]]]]
+    sha256: Annotated[str, Field(pattern="^([0-9a-f]{64})?$", title="a SHA-256 in hex")] = ""
+    results: str = ""
+    space: dict[str, dict[str, list[Any]]] = {}
 
 
-@closed
-class ChallengeKeys(TypedDict):
+class Challenge(Keys):
     """Another setting of somebody's entry: the claim that its tuning missed it."""
 
     entry: str
     settings: dict[str, Any]
 
 
-@closed
-class EntryKeys(TypedDict):
-    """What `entry.yaml` says."""
+class Entry(Keys):
+    """A method in one version with its rows, as `entry.yaml` says."""
 
     method: Name
     version: Count
     licence: str
-    plugin: Literal["built-in"] | FileKeys | PackageKeys
-    boards: dict[Name, RowKeys]
-    authors: NotRequired[list[str]]
-    paper: NotRequired[str]
-    bibtex: NotRequired[str]
-    challenge: NotRequired[ChallengeKeys]
-
-
-@dataclass(frozen=True, eq=False)
-class Board:
-    """A version of a board, see `BoardKeys`."""
-
-    board: str
-    version: int
-    title: str
-    suite: str
-    sha256: str
-    scenario: str
-    backbone: str
-    metric: str
-    trials: int
-    seeds: list[int]
-    tolerance: float
-    control: str
-    beside: list[str]
-    hidden: HiddenKeys
-    history: list[VersionKeys]
-    node: Node = field(repr=False)
-    sets: Sequence[str] = ()
-    held_out: str = ""
-
-
-@dataclass(frozen=True, eq=False)
-class Entry:
-    """A method in one version, with its rows, see `EntryKeys`; `folder` is that of its file."""
-
-    method: str
-    version: int
-    licence: str
-    plugin: str | Mapping[str, str]
-    boards: Mapping[str, Mapping[str, Any]]
-    folder: Path
-    node: Node = field(repr=False)
-    authors: Sequence[str] = ()
+    plugin: Literal["built-in"] | File | Package
+    boards: dict[Name, Row]
+    authors: list[str] = []
     paper: str = ""
     bibtex: str = ""
-    challenge: Mapping[str, Any] | None = None
+    challenge: Challenge | None = None
+    _node: Node = PrivateAttr()
+    _folder: Path = PrivateAttr()
+
+    @property
+    def folder(self) -> Path:
+        """The folder of its file."""
+        return self._folder
 
     @property
     def name(self) -> str:
@@ -184,7 +162,7 @@ class Entry:
     @property
     def file(self) -> Path | None:
         """Its plugin's file; None where that is built in or a package."""
-        return self.folder / self.plugin["file"] if isinstance(self.plugin, Mapping) and "file" in self.plugin else None
+        return self.folder / self.plugin.file if isinstance(self.plugin, File) else None
 
     @property
     def files(self) -> list[str]:
@@ -199,16 +177,16 @@ class Entry:
     @property
     def ranks(self) -> bool:
         """Whether it ranks on any board."""
-        return any(row["state"] in RANKED for row in self.boards.values())
+        return any(row.state in RANKED for row in self.boards.values())
 
     def results(self, board: str) -> Path:
         """Where its results on a board are: a folder of the repository that it names, or its own."""
-        named = self.boards[board].get("results")
+        named = self.boards[board].results
         return self.home.parent / named if named else self.folder / "results" / board
 
     def put(self, board: str, state: str) -> None:
         """Put another state into its file, of which nothing else changes."""
-        node, file = self.node.at(BOARDS, board, "state"), self.folder / ENTRY
+        node, file = self._node.at(BOARDS, board, "state"), self.folder / ENTRY
         lines = file.read_text("utf-8").splitlines(keepends=True)
         row, column = (node.mark.line or 1) - 1, (node.mark.column or 1) - 1
         lines[row] = lines[row][:column] + lines[row][column:].replace(str(node.value), state, 1)
@@ -216,12 +194,12 @@ class Entry:
 
     def mark(self, *path: str) -> Mark:
         """Where a part of its file stands, or what is nearest around it."""
-        while path and self.node.get(*path) is None:
+        while path and self._node.get(*path) is None:
             path = path[:-1]
-        return self.node.at(*path).named
+        return self._node.at(*path).named
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Home:
     """The folder of a board: its boards by name, and its entries."""
 
@@ -232,11 +210,12 @@ class Home:
         """Raises UserError with all that is wrong in their files, and where there are none."""
         problems, found = Problems(), dict[str, Board]()
         for file in sorted((self.folder / BOARDS).glob("*.yaml")):
-            node = shaped(read(file, problems), BoardKeys, problems, "the board")
+            node = shaped(read(file, problems), Board, problems, "the board")
             if not len(problems):
-                found[file.stem] = Board(**node.plain(), node=node)
+                found[file.stem] = Board.model_validate(node.plain())
+                found[file.stem]._node = node
                 if found[file.stem].board != file.stem:
-                    problems.add(node.at("board").mark, f"expected {file.stem}, as the file is called")
+                    problems.add(found[file.stem].mark("board"), f"expected {file.stem}, as the file is called")
         problems.raise_any()
         if not found:
             raise UserError(
@@ -260,27 +239,26 @@ class Home:
         problems.raise_any()
         return {entry.name: entry for entry in found if entry}
 
-    def on(self, board: str) -> Iterator[tuple[Entry, Mapping[str, Any]]]:
+    def on(self, board: str) -> Iterator[tuple[Entry, Row]]:
         """The entries on a board with their rows there."""
         return ((entry, entry.boards[board]) for entry in self.entries.values() if board in entry.boards)
 
     def latest(self, method: str, board: Board) -> Entry | None:
         """The newest entry of that method on this version of a board."""
-        rows = [e for e, row in self.on(board.board) if e.method == method and row["version"] == board.version]
+        rows = [e for e, row in self.on(board.board) if e.method == method and row.version == board.version]
         return rows[-1] if rows else None
 
 
 def read_entry(file: Path, problems: Problems) -> Entry | None:
     """The entry in a file; None where it is wrong, which `problems` say."""
     before = len(problems)
-    node = shaped(read(file, problems), EntryKeys, problems, "the entry")
+    node = shaped(read(file, problems), Entry, problems, "the entry")
     if len(problems) > before:
         return None
-    entry = Entry(**node.plain(), folder=file.absolute().parent, node=node)
+    entry = Entry.model_validate(node.plain())
+    entry._node, entry._folder = node, file.absolute().parent
     if (entry.method, str(entry.version)) != file.absolute().parts[-3:-1]:
-        problems.add(
-            node.at("method").mark, f"{entry.name} lies in {'/'.join(file.absolute().parts[-3:-1])}; rename one"
-        )
+        problems.add(entry.mark("method"), f"{entry.name} lies in {'/'.join(entry.folder.parts[-2:])}; rename one")
     if entry.plugin != BUILT_IN:
         for key in ("authors", "paper", "bibtex"):
             if not getattr(entry, key):

@@ -52,7 +52,7 @@ def text_of(
     listed = [method if isinstance(method, str) else method["name"] for method in plain["methods"]]
     for entry in entries:
         if entry.method not in listed:
-            base = {"extends": entry.challenge["entry"].partition("/")[0]} if entry.challenge else {}
+            base = {"extends": entry.challenge.entry.partition("/")[0]} if entry.challenge else {}
             plain["methods"].append({"name": entry.method, **base})
     scenario = dict(plain["scenarios"][board.scenario] or {})
     if values is not None:

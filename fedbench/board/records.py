@@ -36,8 +36,8 @@ def read_record(entry: Entry, board: str) -> dict[str, Any] | None:
 
 def hash_of_claim(entry: Entry, board: str) -> str:
     """SHA-256 over what an entry claims on a board: code, results, settings; not its state."""
-    row = {key: value for key, value in entry.boards[board].items() if key != "state"}
-    return hash_of_json([entry.name, entry.plugin, row, entry.challenge])
+    kept = entry.model_dump(include={"method", "version", "plugin", "challenge"}, mode="json")
+    return hash_of_json([kept, entry.boards[board].model_dump(exclude={"state"}, mode="json")])
 
 
 def board_of(results: Sequence[Result], board: Board, roles: Mapping[str, str]) -> Leaderboard | None:
@@ -74,10 +74,10 @@ def concluded(home: Home, entry: Entry, board: str, record: Mapping[str, Any]) -
     text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
     write_atomically(record_file(entry, board), text.encode())
     found = objections(record)
-    if not found and entry.boards[board]["state"] not in RANKED:
+    if not found and entry.boards[board].state not in RANKED:
         entry.put(board, RERUN)
     if entry.challenge and record.get("challenge", {}).get("verdict") in (BETTER, WORSE):
-        challenged = home.entries[entry.challenge["entry"]]
-        if challenged.boards[board]["state"] in RANKED:
+        challenged = home.entries[entry.challenge.entry]
+        if challenged.boards[board].state in RANKED:
             challenged.put(board, CHALLENGED)
     return found

@@ -61,10 +61,10 @@ class Rerun:
         None for a method of the suite without an entry."""
         found: dict[str, Entry | None] = {name: self.home.latest(name, self.board) for name in self.board.beside}
         for entry, row in self.home.on(self.board.board):
-            if row["state"] in RANKED and row["version"] == self.board.version:
+            if row.state in RANKED and row.version == self.board.version:
                 found[entry.method] = entry
         if self.entry.challenge:
-            found[self._challenged] = self.home.entries[self.entry.challenge["entry"]]
+            found[self._challenged] = self.home.entries[self.entry.challenge.entry]
         return {**found, self.entry.method: self.entry}
 
     @cached_property
@@ -73,7 +73,7 @@ class Rerun:
         variant, found = plans.variant_of(self.board), dict[str, dict[str, Any]]()
         for method, entry in self.rows.items():
             if entry and entry.challenge:
-                found[method] = dict(entry.challenge["settings"])
+                found[method] = dict(entry.challenge.settings)
             elif entry:
                 own = named_rows(found_in(entry.results(self.board.board))[0], method, self.board, variant)
                 contest = plans.contest_of(self.board, entry, variant, {one.suite_folder for one in own})
@@ -82,7 +82,7 @@ class Rerun:
 
     @property
     def _challenged(self) -> str:
-        return str((self.entry.challenge or {"entry": ""})["entry"]).partition("/")[0]
+        return self.entry.challenge.entry.partition("/")[0] if self.entry.challenge else ""
 
     def run(self, count: int | None) -> dict[str, Any]:
         """Run what is not there yet; returns the record. count: so many submitted cells, None for all. Raises
@@ -146,7 +146,7 @@ class Rerun:
     def _owner(self, method: str) -> Entry | None:
         """Whose code a row runs: of a challenge that of the entry which it challenges."""
         entry = self.rows.get(method)
-        return self.home.entries[entry.challenge["entry"]] if entry and entry.challenge else entry
+        return self.home.entries[entry.challenge.entry] if entry and entry.challenge else entry
 
     def _scores(self, results: Sequence[Result]) -> Scores:
         """By row, its score by seed."""

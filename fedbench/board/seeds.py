@@ -30,14 +30,14 @@ def salt_of(board: Board, file: Path | None = None) -> str | None:
     Raises:
         UserError: The file cannot be read, or the salt is not the one whose hash the board carries.
     """
-    salt = board.hidden.get("salt")
+    salt = board.hidden.salt or None
     if file is not None:
         try:
             salt = salt_of_version(file.read_bytes().strip(), board.board, board.version)
         except OSError as error:
             raise UserError(f"--salt {file}: {error.strerror}") from error
-    if salt is not None and hashlib.sha256(salt.encode()).hexdigest() != board.hidden["salt_sha256"]:
-        at = f"--salt {file}" if file else str(board.node.at("hidden", "salt").mark)
+    if salt is not None and hashlib.sha256(salt.encode()).hexdigest() != board.hidden.salt_sha256:
+        at = f"--salt {file}" if file else str(board.mark("hidden", "salt"))
         raise UserError(f"{at}: not the salt of {board.board}, version {board.version}: it has another SHA-256")
     return salt
 
@@ -56,7 +56,7 @@ def numbers(salt: str, commit: str, use: str, count: int, avoided: Iterable[int]
 
 def hidden_seeds(board: Board, salt: str, commit: str, tried: Iterable[int] = ()) -> list[int]:
     """The seeds on which an entry of that commit is ranked; none that the board reports or that its tuning tries."""
-    return numbers(salt, commit, f"{board.board}/{board.version}", board.hidden["seeds"], (*board.seeds, *tried))
+    return numbers(salt, commit, f"{board.board}/{board.version}", board.hidden.seeds, (*board.seeds, *tried))
 
 
 def commit_of(entry: Entry) -> str:

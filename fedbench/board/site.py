@@ -15,7 +15,7 @@ from jinja2 import Environment, StrictUndefined
 
 from fedbench import __version__
 from fedbench.board import plans
-from fedbench.board.entries import RANKED, SUBMITTED, WITHDRAWN, Board, Entry, Home, described, found_in
+from fedbench.board.entries import RANKED, SUBMITTED, WITHDRAWN, Board, Entry, File, Home, described, found_in
 from fedbench.board.entries import rows_of as named_rows
 from fedbench.board.records import board_of, measured, read_record
 from fedbench.disk import write_atomically
@@ -84,9 +84,9 @@ class Site:
         """A row for each method of a board, in the tables of ABOVE."""
         parts: dict[str, list[Entry]] = {name: [] for name in ABOVE}
         for entry, row in self.home.on(board.board):
-            current = RANKS if row["state"] in RANKED else SUBMITTED
-            state = OLDER if row["version"] < board.version else current
-            parts[WITHDRAWN if row["state"] == WITHDRAWN else state].append(entry)
+            current = RANKS if row.state in RANKED else SUBMITTED
+            state = OLDER if row.version < board.version else current
+            parts[WITHDRAWN if row.state == WITHDRAWN else state].append(entry)
         top, record = self.ranked(board, parts[RANKS])
         rows: list[dict[str, Any]] = []
         for name, entries in parts.items():
@@ -119,7 +119,7 @@ class Site:
                 "table": table,
                 **kept,
                 "ranked": row["ranked"] and table == RANKS,
-                "state": entry.boards[board.board]["state"] if entry else "beside",
+                "state": entry.boards[board.board].state if entry else "beside",
                 "authors": facts["authors"],
                 "paper": facts["paper"],
                 "date": max((one.manifest.get("started", "")[:10] for one in own), default=""),
@@ -130,7 +130,7 @@ class Site:
         """A sentence on each challenge that was run."""
         for entry, _ in self.home.on(board.board):
             if entry.challenge and (found := (read_record(entry, board.board) or {}).get("challenge")):
-                of = entry.challenge["entry"]
+                of = entry.challenge.entry
                 yield f"{entry.name} challenges {of} with other settings, and is {found['verdict']}."
 
     def facts(self, entry: Entry, own: Sequence[Result]) -> dict[str, str]:
@@ -142,7 +142,7 @@ class Site:
     def settings(self, entry: Entry, board: Board) -> tuple[Mapping[str, Any], int]:
         """What an entry's tuning found, or its challenge names, and among how many candidates."""
         if entry.challenge:
-            return entry.challenge["settings"], 0
+            return entry.challenge.settings, 0
         folders = {one.suite_folder for one in self.own(entry, board)}
         contest = plans.contest_of(board, entry, plans.variant_of(board), folders)
         return plans.values_of(contest), len(contest.cells) if contest else 0
@@ -155,9 +155,9 @@ class Site:
 
     def command(self, entry: Entry, board: Board) -> str:
         """What computes an entry's submitted cells, or runs again what no suite has as it is."""
-        if entry.challenge or "space" in entry.boards[board.board]:
+        if entry.challenge or entry.boards[board.board].space:
             return command_line(["fedbench", "board", "rerun", entry.place])
-        plugin = ["--plugin", f"{entry.place}/{entry.plugin['file']}"] if entry.file else []  # type: ignore[index]
+        plugin = ["--plugin", f"{entry.place}/{entry.plugin.file}"] if isinstance(entry.plugin, File) else []
         added = ["--add", entry.method] if entry.is_foreign else []
         sets = [word for one in board.sets for word in ("--set", one)]
         seeds = [word for seed in board.seeds for word in ("--seed", str(seed))]
@@ -167,7 +167,7 @@ class Site:
 
 def key_of(entry: Entry, board: Board) -> str:
     """How a row is cited."""
-    return f"fedbench-{board.board}-{entry.boards[board.board]['version']}-{entry.method}-{entry.version}"
+    return f"fedbench-{board.board}-{entry.boards[board.board].version}-{entry.method}-{entry.version}"
 
 
 def style() -> str:

@@ -68,7 +68,7 @@ def begin(file: Path, name: str, board: Board, plugin: str | None) -> Entry:
     entry = read_entry(file, problems)
     problems.raise_any()
     assert entry is not None
-    if "sha256" in entry.boards[board.board]:
+    if entry.boards[board.board].sha256:
         raise UserError(f"{file}: it has results on {board.board}; a new version is --version {entry.version + 1}")
     return entry
 
@@ -87,7 +87,7 @@ def _with_code(folder: Path, name: str, plugin: Path, registry: Registry) -> str
 
 def finish(entry: Entry, board: Board, results: str | None, options: Mapping[str, Any]) -> None:
     """Compute the entry's results on a board, or take those of a folder, and write their hash into its file."""
-    text = plans.text_of(board, [entry], space=entry.boards[board.board].get("space"))
+    text = plans.text_of(board, [entry], space=entry.boards[board.board].space)
     plans.loaded(board, text, Registry(entry.files))
     folder = Path(results).absolute() if results else entry.results(board.board)
     if results is None:

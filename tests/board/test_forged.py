@@ -47,9 +47,9 @@ def sign(home: Home) -> None:
     file = home.folder / "entries/mine/1/entry.yaml"
     entry = read_entry(file, Problems())
     own = rows_of(found_in(results_of(home))[0], "mine", home.board("lite"), "")
-    text = file.read_text().replace(entry.boards["lite"]["sha256"], hash_of_rows([one for one in own if one.manifest]))
+    text = file.read_text().replace(entry.boards["lite"].sha256, hash_of_rows([one for one in own if one.manifest]))
     text = text.replace("state: rerun", "state: submitted")
-    file.write_text(text.replace(entry.plugin["sha256"], hash_of_code(entry.file.parent)))
+    file.write_text(text.replace(entry.plugin.sha256, hash_of_code(entry.file.parent)))
 
 
 def change_entries(home: Home, change) -> None:

@@ -120,10 +120,10 @@ def test_an_entry_that_is_not_committed_is_told_how(home):
 def test_the_shipped_boards_carry_hashes_of_their_suites_and_of_salts_and_lite_publishes_its_own():
     home = Home(Path(__file__).parents[2] / "board")
     assert sorted(home.boards) == ["generation", "images", "lite", "texts"]
-    published = home.board("lite").hidden["salt"]
-    assert hashlib.sha256(published.encode()).hexdigest() == home.board("lite").hidden["salt_sha256"]
-    assert [name for name, board in home.boards.items() if "salt" in board.hidden] == ["lite"]
-    states = {row["state"] for entry in home.entries.values() for row in entry.boards.values()}
+    published = home.board("lite").hidden.salt
+    assert hashlib.sha256(published.encode()).hexdigest() == home.board("lite").hidden.salt_sha256
+    assert [name for name, board in home.boards.items() if board.hidden.salt] == ["lite"]
+    states = {row.state for entry in home.entries.values() for row in entry.boards.values()}
     assert states == {"submitted"}  # nobody else has run them again
 
 
@@ -145,7 +145,7 @@ def test_a_challenge_with_another_setting_marks_both_rows(home, isolated):
     record["challenge"]["verdict"] = "better"
     concluded(there, there.entries["mine_slow/1"], "lite", record)
     again_read = Home(home.folder)
-    assert again_read.entries["mine/1"].boards["lite"]["state"] == "challenged"
+    assert again_read.entries["mine/1"].boards["lite"].state == "challenged"
     assert fedbench("board", "build", "-o", "site", cwd=home.folder.parent).exit_code == 0
     page = (home.folder.parent / "site/lite.html").read_text()
     assert "mine_slow/1 challenges mine/1 with other settings, and is better." in page

@@ -16,4 +16,4 @@ def test_an_outside_method_gets_from_its_file_to_a_rank_in_at_most_six_commands(
         ["fedbench", "board", "build"],
     ], "\n\n".join(f"$ {line}\n{output}" for line, output in done)
     entry = Home(folder / "board").entries["mine/1"]
-    assert entry.boards["lite"]["state"] == "rerun"
+    assert entry.boards["lite"].state == "rerun"
