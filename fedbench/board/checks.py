@@ -12,9 +12,21 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedbench.board import plans
-from fedbench.board.entries import RANKED, WITHDRAWN, Board, Entry, Home, Row, found_in, hash_of_code, hash_of_rows
+from fedbench.board.entries import (
+    RANKED,
+    WITHDRAWN,
+    Board,
+    Entry,
+    Home,
+    Row,
+    found_in,
+    hash_of_code,
+    hash_of_rows,
+    registered,
+)
 from fedbench.board.entries import rows_of as named_rows
-from fedbench.board.records import hash_of_claim, read_record
+from fedbench.board.records import hash_of_claim, objections, read_record
+from fedbench.board.seeds import hidden_seeds, salt_of
 from fedbench.errors import UserError
 from fedbench.registry.registry import Registry
 from fedbench.results import Result
@@ -139,10 +151,21 @@ class Check:
         self._reported(board, suite, own, self._winner(board, suite, own, at), at)
         if entry.is_foreign and self.blind:
             self._labels(board)
-        record = read_record(entry, board.board) or {}
-        if row.state in RANKED and record.get("claim") != hash_of_claim(entry, board.board):
-            why = "the recorded re-run is of another state of this entry" if record else "no re-run is recorded"
-            self._say(STATE, f"{row.state}, but {why}", *at, "state")
+        if row.state in RANKED:
+            self._record(board, at)
+
+    def _record(self, board: Board, at: Sequence[str]) -> None:
+        """Whether a rank has been earned: by a re-run of this very entry, on the seeds that follow from its commit."""
+        record, salt = read_record(self.entry, board.board), salt_of(board)
+        whys = [] if record else ["no re-run is recorded"]
+        if record:
+            whys = objections(record)
+            if record["claim"] != hash_of_claim(self.entry, board.board):
+                whys.append("the recorded re-run is of another state of this entry")
+            if salt and record.get("seeds") != hidden_seeds(board, salt, record["commit"], record.get("tried", ())):
+                whys.append(f"its seeds do not follow from commit {record['commit'][:12]}")
+        for why in whys:
+            self._say(STATE, f"{self.entry.boards[board.board].state}, but {why}", *at, "state")
 
     def _cells(self, row: Row, own: Sequence[Result], at: Sequence[str]) -> None:
         """Whether cells are whole, unedited, of the entry's code, and of one environment."""
@@ -259,11 +282,6 @@ class Check:
             if depends:
                 text = f"its {what} depend on the labels of test examples, which a method must not read"
                 self._say(LABELS, text, "plugin")
-
-
-def registered(own: Sequence[Result]) -> str:
-    """The registered method behind the label of results."""
-    return str(next((one.manifest["config"]["method"]["name"] for one in own if one.manifest), ""))
 
 
 def _apart(config: Mapping[str, Any], right: Mapping[str, Any]) -> str:

@@ -46,12 +46,13 @@ class Hidden(Keys):
 
 
 class Version(Keys):
-    """A version of a board: its day, what changed, and the salt of its hidden seeds once the next one is out."""
+    """A version of a board: its day, what changed, and of an older one the salt of its hidden seeds with its hash."""
 
     version: Count
     date: Day
     changes: str
     salt: str = ""
+    salt_sha256: str = ""
 
 
 class Board(Keys):
@@ -290,13 +291,19 @@ def found_in(folder: Path) -> tuple[list[Result], list[str]]:
     return found.results, list(found.wrong)
 
 
-def described(entry: Entry, registered: str, registry: Registry) -> dict[str, str]:
-    """Authors, paper and BibTeX of an entry; of a built-in method what it is registered with, under that name."""
+def registered(own: Sequence[Result]) -> str:
+    """The registered method behind the label of results."""
+    return str(next((one.manifest["config"]["method"]["name"] for one in own if one.manifest), ""))
+
+
+def described(method: str, entry: Entry | None, registered: str, registry: Registry) -> dict[str, str]:
+    """Authors, paper and BibTeX of a row; without an entry that has them, what its method is registered with."""
     component = registry.catalogue.components["method"].get(registered)
-    paper, own = entry.paper or (component.paper if component else ""), entry.authors
-    if registered != entry.method and not own:  # a label of the suite, which varies another method
+    paper = (entry.paper if entry else "") or (component.paper if component else "")
+    own = entry.authors if entry else []
+    if registered != method and not own:  # a label of the suite, which varies another method
         paper, own = f"extends {registered}: {paper}", ["fedbench"]
     note = "".join(f"\\{c}" if c in "&%#_" else c for c in paper)
-    made = f"@misc{{{entry.method},\n  note = {{{note}}}\n}}" if paper else ""
+    made = f"@misc{{{method},\n  note = {{{note}}}\n}}" if paper else ""
     authors = ", ".join(own) or paper.partition(",")[0] or "fedbench"
-    return {"authors": authors, "paper": paper, "bibtex": entry.bibtex.strip() or made}
+    return {"authors": authors, "paper": paper, "bibtex": (entry.bibtex.strip() if entry else "") or made}

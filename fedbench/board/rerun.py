@@ -97,10 +97,11 @@ class Rerun:
         if self.salt is None:
             return record
         tuned = plans.loaded(board, plans.text_of(board), Registry()).tuning
-        seeds = hidden_seeds(board, self.salt, self.commit, tuned.all_seeds if tuned else ())
+        tried = tuned.all_seeds if tuned else []
+        seeds = hidden_seeds(board, self.salt, self.commit, tried)
         here = self._scores(self._on(seeds, list(self.rows), HIDDEN))
         place = (self.folder / HIDDEN).relative_to(self.home.folder)
-        record |= {"seeds": seeds, "rows": list(self.rows), "results": str(place)}
+        record |= {"seeds": seeds, "tried": tried, "rows": list(self.rows), "results": str(place)}
         if board.held_out:
             draw = numbers(self.salt, self.commit, HELD_OUT, 1)[0]
             both = list(dict.fromkeys((board.control, method)))

@@ -15,7 +15,18 @@ from jinja2 import Environment, StrictUndefined
 
 from fedbench import __version__
 from fedbench.board import plans
-from fedbench.board.entries import RANKED, SUBMITTED, WITHDRAWN, Board, Entry, File, Home, described, found_in
+from fedbench.board.entries import (
+    RANKED,
+    SUBMITTED,
+    WITHDRAWN,
+    Board,
+    Entry,
+    File,
+    Home,
+    described,
+    found_in,
+    registered,
+)
 from fedbench.board.entries import rows_of as named_rows
 from fedbench.board.records import board_of, measured, read_record
 from fedbench.disk import write_atomically
@@ -114,7 +125,7 @@ class Site:
             kept = {name: row[name] for name in TAKEN if row.get(name) is not None}
             if table != RANKS:
                 kept |= {"group": None}
-            facts = self.facts(entry, own) if entry else {"authors": "fedbench", "paper": ""}
+            facts = self.facts(row["method"], entry or self.home.latest(row["method"], board), own)
             yield {
                 "table": table,
                 **kept,
@@ -133,11 +144,9 @@ class Site:
                 of = entry.challenge.entry
                 yield f"{entry.name} challenges {of} with other settings, and is {found['verdict']}."
 
-    def facts(self, entry: Entry, own: Sequence[Result]) -> dict[str, str]:
-        """Authors, paper and BibTeX."""
-        configs = (one.manifest["config"] for one in own if one.manifest)
-        registered = next((config["method"]["name"] for config in configs), entry.method)
-        return described(entry, registered, self.registry)
+    def facts(self, method: str, entry: Entry | None, own: Sequence[Result]) -> dict[str, str]:
+        """Authors, paper and BibTeX of a row."""
+        return described(method, entry, registered(own) or method, self.registry)
 
     def settings(self, entry: Entry, board: Board) -> tuple[Mapping[str, Any], int]:
         """What an entry's tuning found, or its challenge names, and among how many candidates."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import shlex
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -56,29 +57,11 @@ held_out: draw
 history:
   - {version: 1, date: "2026-11-29", changes: The first version.}
 """
-MINE = '''\
-"""An outside method: clients hold their topmost layers."""
-
-import torch
-
-from fedbench import hookimpl
-from fedbench.families.layerwise import layerwise
-
-
-def topmost(capacities, num_layers):
-    """Client n holds its last L_n layers."""
-    return torch.arange(num_layers) >= num_layers - capacities[:, None]
-
-
-def mine(setup):
-    """FedRA on the topmost layers."""
-    return layerwise(setup, allocation=topmost)
-
-
-@hookimpl
-def fedbench_register_methods(register):
-    register("mine", mine)
-'''
+TUTORIAL = (Path(__file__).parents[2] / "board/tutorial.md").read_text("utf-8").replace("anchored", "mine")
+(MINE,) = re.findall(r"^```python\n(.*?)^```", TUTORIAL, re.MULTILINE | re.DOTALL)
+COMMANDS = [
+    line for block in re.findall(r"^```sh\n(.*?)^```", TUTORIAL, re.M | re.DOTALL) for line in block.splitlines()
+]
 
 
 def suite_hash(text: str) -> str:
@@ -120,7 +103,7 @@ def follow(folder: Path, first: str) -> list[tuple[str, str]]:
         if words[0] == "git":
             done.append((line, git(folder, *words[1:])))
             continue
-        more = ["--salt", "secret", "--cells", "1"] if words[1:3] == ["board", "rerun"] else []
+        more = {"new": ["--jobs", "2"], "rerun": ["--salt", "secret", "--cells", "1", "--jobs", "2"]}.get(words[2], [])
         result = fedbench(*words[1:], *more, cwd=folder)
         done.append((line, result.output))
         if result.exit_code:
@@ -140,15 +123,13 @@ def isolated():
 
 @pytest.fixture(scope="session")
 def walked(tmp_path_factory, isolated, own_cache):
-    """The folder in which an outside method has gone from its file to the site, and what was done for it."""
+    """The folder in which the tutorial's method has gone from its file to the site, and what was done for it."""
     folder = write_home(tmp_path_factory.mktemp("outside"))
-    return folder, follow(folder, "fedbench board new mine --from-plugin mine.py --jobs 2")
+    return folder, follow(folder, COMMANDS[0])
 
 
 @pytest.fixture
 def home(walked, tmp_path):
     """A copy of that folder's board, to be forged."""
-    import shutil
-
     shutil.copytree(walked[0], tmp_path / "copy", symlinks=True)
     return Home(tmp_path / "copy/board")

@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 import zipfile
+from importlib.metadata import distributions
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,11 @@ from conftest import MINE, write_home
 from ruamel.yaml import YAML
 
 from fedbench import __version__
+from fedbench.board.checks import Check, Fault
 from fedbench.board.children import packages_of
 from fedbench.board.entries import Home
 from fedbench.errors import UserError
+from fedbench.suite.node import Mark
 
 ROOT = Path(__file__).parents[2]
 
@@ -58,18 +61,16 @@ def test_faults_of_a_file_have_line_and_column(tmp_path):
     )
 
 
-def test_a_check_is_json_with_one_verdict_or_markdown_for_a_pull_request(home):
-    folder = home.folder.parent
-    (file := home.folder / "entries/mine/1/entry.yaml").write_text(
-        file.read_text().replace("state: rerun", "state: submitted")
-    )
-    (home.folder / "entries/mine/1/plugin/mine.py").write_text(MINE + "\n")
-    found = json.loads(fedbench("board", "check", "board/entries/mine/1", "--format", "json", cwd=folder).stdout)
-    assert found["verdict"] == "refused"
-    rules = {fault["rule"]: fault for fault in found["entries"]["mine/1"]}
-    assert re.search(r"entry\.yaml:\d+:\d+$", rules["code"]["mark"])
-    told = fedbench("board", "check", "board/entries/mine/1", "--format", "markdown", cwd=folder)
-    assert told.exit_code == 1 and "### mine/1 refused" in told.stdout and "**code**" in told.stdout
+def test_a_check_is_json_with_one_verdict_or_markdown_for_a_pull_request(home, isolated, monkeypatch):
+    mark = Mark("entry.yaml", 3, 7)
+    monkeypatch.setattr(Check, "faults", lambda check: [Fault("code", mark, "the code has another hash")])
+    words = ("board", "check", "board/entries/mine/1", "--format")
+    found = json.loads(fedbench(*words, "json", cwd=home.folder.parent).stdout)
+    fault = {"rule": "code", "mark": "entry.yaml:3:7", "message": "the code has another hash"}
+    assert found == {"verdict": "refused", "entries": {"mine/1": [fault]}}
+    told = fedbench(*words, "markdown", cwd=home.folder.parent)
+    assert told.exit_code == 1
+    assert told.stdout == "### mine/1 refused\n\n- `entry.yaml:3:7`: **code**: the code has another hash\n"
 
 
 def wheel(folder: Path) -> Path:
@@ -104,13 +105,9 @@ def test_a_package_is_fetched_by_its_hash_and_found_by_the_child(tmp_path, monke
     )
     (entry / "entry.yaml").write_text(text)
     with packages_of(Home(folder / "board").entries.values()) as code:
-        look = (
-            "from fedbench.registry.registry import Registry as R; print('mine' in R().catalogue.components['method'])"
-        )
-        done = subprocess.run(
-            [sys.executable, "-c", look], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": code[0]}
-        )
-        assert done.stdout.strip() == "True", done.stderr
+        (found,) = [one for one in distributions(path=code) if one.metadata["Name"] == "fedbench-topmost"]
+        assert [point.value for point in found.entry_points] == ["fedbench_topmost"]
+        assert (Path(code[0]) / "fedbench_topmost.py").read_text() == MINE
     (entry / "entry.yaml").write_text(text.replace(digest, "ab" * 32))
     with (
         pytest.raises(UserError, match="fedbench-topmost==1.0: pip refuses"),
@@ -174,20 +171,3 @@ def test_zenodo_says_what_the_citation_says():
     zenodo = json.loads((ROOT / ".zenodo.json").read_text())
     assert (zenodo["title"], zenodo["version"], zenodo["license"]) == (cited["title"], __version__, cited["license"])
     assert zenodo["description"] == cited["abstract"].strip() and zenodo["keywords"] == cited["keywords"]
-
-
-def test_the_tutorial_is_what_an_outside_method_does(tmp_path, isolated):
-    """Its commands are those that each other prints, and its plugin is one that a board takes."""
-    from docs.pages import blocks
-
-    page = ROOT / "board/tutorial.md"
-    commands = [line for block in blocks(page, "sh") for line in block.text.splitlines()]
-    assert [line.split()[:3] for line in commands if line.startswith("fedbench")] == [
-        ["fedbench", "board", one] for one in ("new", "check", "rerun", "build")
-    ]
-    folder = write_home(tmp_path)
-    (code,) = blocks(page, "python")
-    (folder / "anchored.py").write_text(code.text)
-    result = fedbench("board", "new", "anchored", "--from-plugin", "anchored.py", "--jobs", "2", cwd=folder)
-    assert result.exit_code == 0, result.output
-    assert commands[1] in result.stdout

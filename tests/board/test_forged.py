@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
 from command import loosen
-from conftest import MINE, SUITE, suite_hash
+from conftest import MINE, SECRET, SUITE, suite_hash
 
 from fedbench.board import plans
 from fedbench.board.checks import Check
 from fedbench.board.entries import Home, found_in, hash_of_code, hash_of_rows, read_entry, rows_of
+from fedbench.board.seeds import salt_of_version
 from fedbench.results import read_manifest, write_manifest
 from fedbench.results.files import described
 from fedbench.results.index import change_index
@@ -131,7 +133,7 @@ def test_a_loser_that_reports_was_chosen_on_test_data(home, isolated):
 
 def test_other_code_than_in_the_hash_is_refused(home):
     plugin = home.entries["mine/1"].file
-    plugin.write_text(MINE.replace("FedRA on", "A method on"))
+    plugin.write_text(MINE.replace("FedRA in which", "A method in which"))
     found = faults(home)["code"]
     assert "the code has another hash" in found or "computed by other code" in found
     sign(home)
@@ -142,7 +144,7 @@ def test_other_code_than_in_the_hash_is_refused(home):
     "change",
     [
         pytest.param(
-            """    method = layerwise(setup, allocation=topmost)
+            """    method = layerwise(setup, allocation=allocate)
 
     def predictor(state, client=None):
         test = setup.engine.__self__.federated.test
@@ -158,7 +160,7 @@ def test_other_code_than_in_the_hash_is_refused(home):
             id="answers",
         ),
         pytest.param(
-            """    method = layerwise(setup, allocation=topmost)
+            """    method = layerwise(setup, allocation=allocate)
 
     def round(state, t, cohort, generator):
         labels = setup.engine.__self__.federated.test.labelled.y
@@ -172,9 +174,9 @@ def test_other_code_than_in_the_hash_is_refused(home):
     ],
 )
 def test_a_plugin_that_reads_the_labels_of_test_examples_is_refused(home, isolated, change):
-    code = MINE.replace("    return layerwise(setup, allocation=topmost)", change)
+    code = MINE.replace("    return layerwise(setup, allocation=allocate)", change)
     code = code.replace("import torch\n", "from dataclasses import replace\n\nimport torch\n", 1)
-    home.entries["mine/1"].file.write_text(code.replace("topmost)", '"random")') if "manual_seed" in code else code)
+    home.entries["mine/1"].file.write_text(code)
     assert "depend on the labels of test examples" in faults(home, labels=True)["test labels"]
 
 
@@ -192,6 +194,19 @@ def test_an_entry_that_was_edited_after_its_re_run_is_not_the_one_that_ranks(hom
     sign(home)
     edit(home, **{"state: submitted": "state: signed"})
     assert faults(home) == {"state": "signed, but the recorded re-run is of another state of this entry"}
+
+
+def test_a_record_with_picked_seeds_is_refused_where_the_salt_is_published(home):
+    file = home.folder / "boards/lite.yaml"
+    salt = salt_of_version(SECRET, "lite", 1)
+    file.write_text(file.read_text().replace("hidden: {", f"hidden: {{salt: {salt}, "))
+    assert faults(home) == {}
+    record = home.folder / "entries/mine/1/rerun-lite.json"
+    picked = {**json.loads(record.read_text()), "seeds": [5, 6, 7]}
+    record.write_text(json.dumps(picked))
+    assert "its seeds do not follow from commit" in faults(home)["state"]
+    record.write_text(json.dumps({**picked, "drawn": [{**picked["drawn"][0], "change": "different"}]}))
+    assert "rerun, but" in faults(home)["state"]
 
 
 def test_all_faults_come_at_once(home):

@@ -57,7 +57,7 @@ def test_what_looks_examples_up_falls_on_data_drawn_anew(home, isolated):
 
     of = {"name": "strokes6", "classes": 4, "train_per_class": 4, "test_per_class": 2, "draw": 0}
     known = Registry(in_place=True).make("dataset", of, image_size=32).load().test
-    method = layerwise(setup, allocation=topmost)
+    method = layerwise(setup, allocation=allocate)
 
     def predictor(state, client=None):
         table = torch.as_tensor(known.x.reshape(len(known.x), -1).astype("float32"))
@@ -74,7 +74,7 @@ def test_what_looks_examples_up_falls_on_data_drawn_anew(home, isolated):
         return predict
 
     return replace(method, predictor=predictor)"""
-    code = MINE.replace("    return layerwise(setup, allocation=topmost)", lookup)
+    code = MINE.replace("    return layerwise(setup, allocation=allocate)", lookup)
     home.entries["mine/1"].file.write_text(
         code.replace("import torch\n", "from dataclasses import replace\n\nimport torch\n", 1)
     )
@@ -136,6 +136,8 @@ def test_a_challenge_with_another_setting_marks_both_rows(home, isolated):
         "boards:\n  lite: {version: 1, state: submitted}\n"
     )
     (folder / "entry.yaml").write_text(text)
+    file = home.folder / "boards/lite.yaml"
+    file.write_text(file.read_text().replace("held_out: draw\n", ""))
     git(home.folder.parent, "add", "-A")
     git(home.folder.parent, "commit", "-qm", "challenge")
     there = Home(home.folder)
