@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.resources import files
@@ -84,7 +85,8 @@ class Check:
     def faults(self) -> list[Fault]:
         """What is wrong: with the code, then board by board."""
         if self.entry.is_foreign:
-            self._code()
+            with self._saying(CODE, "plugin"):
+                self._code()
         for name, row in self.entry.boards.items():
             if self.boards and name in self.home.boards and name not in self.boards:
                 continue
@@ -93,7 +95,8 @@ class Check:
                 there = f"{name} has version {version}" if version else f"there is no board {name!r}"
                 self._say(BOARD, there, "boards", name)
             elif row.version == version and row.state != WITHDRAWN:
-                self._row(self.home.boards[name], row)
+                with self._saying(SETTINGS, "boards", name):
+                    self._row(self.home.boards[name], row)
         return self.found
 
     @cached_property
@@ -103,6 +106,14 @@ class Check:
 
     def _say(self, rule: str, message: str, *path: str) -> None:
         self.found.append(Fault(rule, self.entry.mark(*path), message))
+
+    @contextmanager
+    def _saying(self, rule: str, *path: str) -> Iterator[None]:
+        """What cannot be read inside is a fault, and the check goes on."""
+        try:
+            yield
+        except UserError as error:
+            self._say(rule, str(error), *path)
 
     def _code(self) -> None:
         """Whether the entry's code is there, is what its hash says, and keeps its contract."""
@@ -129,13 +140,9 @@ class Check:
         if entry.challenge:
             self._challenge(board)
             return
-        try:
-            suite = plans.loaded(board, plans.text_of(board, [entry], space=row.space), self.registry)
-            if (folder := entry.results(board.board)) not in self.known:
-                self.known[folder] = found_in(folder)
-        except UserError as error:
-            self._say(SETTINGS, str(error), *at)
-            return
+        suite = plans.loaded(board, plans.text_of(board, [entry], space=row.space), self.registry)
+        if (folder := entry.results(board.board)) not in self.known:
+            self.known[folder] = found_in(folder)
         results, wrong = self.known[folder]
         own = named_rows(results, entry.method, board, suite.variants[0])
         for line in wrong:
@@ -150,7 +157,8 @@ class Check:
         self._cells(row, own, at)
         self._reported(board, suite, own, self._winner(board, suite, own, at), at)
         if entry.is_foreign and self.blind:
-            self._labels(board)
+            with self._saying(LABELS, "plugin"):
+                self._labels(board)
         if row.state in RANKED:
             self._record(board, at)
 
@@ -258,17 +266,13 @@ class Check:
         if data.get("task") == NEXT_TOKEN or board.metric != "accuracy":
             return  # what is tested are the texts themselves
         section = {key: data[key] for key in ("partition", "image_size", "max_length", "normalize") if key in data}
-        of = {key: value for key, value in data.items() if key not in (*section, "proxy")}
+        of = {key: 0 if value == "seed" else value for key, value in data.items() if key not in (*section, "proxy")}
         suite["defaults"]["train"]["rounds"], suite["defaults"]["evaluation"] = FIRST_ROUNDS, {"by": "domain"}
         every = {**scenario, "data": {**section, "name": "every_label", "of": of}}
         suite["scenarios"] = {"true": {**scenario, "data": {**section, **of}}, "every": every}
         plugins = [*self.plugins, str(files("fedbench.board").joinpath("every_label.py"))]
         with tempfile.TemporaryDirectory() as folder:
-            try:
-                run = plans.run(board, json.dumps(suite), [self.entry.method], [0], Path(folder), plugins=plugins)
-            except UserError as error:
-                self._say(LABELS, f"its first rounds do not end: {error}", "plugin")
-                return
+            run = plans.run(board, json.dumps(suite), [self.entry.method], [0], Path(folder), plugins=plugins)
             cells = {one.entry.scenario: one for one in found_in(run)[0]}
             pairs = [
                 [digest_of_table(kind, one.table(kind)) for one in cells.values()] for kind in ("rounds", "layers")

@@ -13,6 +13,7 @@ from test_forged import raise_scores, sign
 
 from fedbench.board.children import OPEN, again, isolation
 from fedbench.board.entries import Home
+from fedbench.board.plans import hash_of_suite, suite_of
 from fedbench.board.records import concluded, hash_of_claim, objections, read_record
 from fedbench.board.rerun import Rerun
 from fedbench.board.seeds import commit_of, hidden_seeds, numbers, salt_of, salt_of_version
@@ -123,6 +124,17 @@ def test_the_shipped_boards_carry_hashes_of_their_suites_and_of_salts_and_lite_p
     published = home.board("lite").hidden.salt
     assert hashlib.sha256(published.encode()).hexdigest() == home.board("lite").hidden.salt_sha256
     assert [name for name, board in home.boards.items() if board.hidden.salt] == ["lite"]
+    for board in home.boards.values():
+        plain = suite_of(board)
+        assert hash_of_suite(board) == board.sha256 and board.scenario in plain["scenarios"]
+        assert board.trials == plain.get("tune", {"trials": 1})["trials"] and {*board.seeds} <= {
+            *plain["seeds"],
+            0,
+            1,
+            2,
+        }
+        listed = {one if isinstance(one, str) else one["name"] for one in plain["methods"]}
+        assert {board.control, *board.beside} <= listed
     states = {row.state for entry in home.entries.values() for row in entry.boards.values()}
     assert states == {"submitted"}  # nobody else has run them again
 
