@@ -6,14 +6,14 @@ from pathlib import Path
 
 import click
 
-from fedbench.commands.choices import FilePath
+from fedbench.commands.choices import PLUGINS, FilePath
 from fedbench.commands.terminal import say
 from fedbench.errors import UserError
 from fedbench.results.index import INDEX, MAKE_SOME
 from fedbench.results.lock import suite_lock
 from fedbench.results.merge import merge as join
 from fedbench.results.pack import pack as pack_suite
-from fedbench.words import counted
+from fedbench.words import counted, human_bytes, quoted
 
 
 @click.command()
@@ -42,7 +42,27 @@ def merge(shards: tuple, into: str) -> None:
 
 @click.command()
 @click.argument("paths", nargs=-1, required=True, type=FilePath(), metavar="DIR...")
-def pack(paths: tuple) -> None:
+@click.option("--bundle", is_flag=True, help="Also write one zip file for an appendix, see below.")
+@click.option(
+    "--output",
+    "-o",
+    "out",
+    type=FilePath(dir_okay=False),
+    default="bundle.zip",
+    show_default=True,
+    metavar="FILE",
+    help="With --bundle: the zip file. An earlier one is replaced.",
+)
+@click.option(
+    "--with",
+    "files",
+    multiple=True,
+    type=FilePath(exists=True, dir_okay=False),
+    metavar="FILE",
+    help="With --bundle: put FILE into it, such as the suite.",
+)
+@PLUGINS
+def pack(paths: tuple, bundle: bool, out: str, files: tuple, plugins: tuple) -> None:
     """Pack the finished cells of every DIR, a results folder or the folder of a suite in one, into a few Parquet files.
 
     A run does this itself when it ends. Use the command for results of a run that was killed, or of an older fedbench.
@@ -50,8 +70,12 @@ def pack(paths: tuple) -> None:
 
     \b
     fedbench pack results
-    fedbench pack results/quickstart
+    fedbench pack results/my_study --bundle -o appendix.zip --plugin mine.py
+
+    A bundle has these tables without the models, the code of plugins given by --plugin, and the versions of packages.
+    `fedbench reproduce appendix.zip` runs its cells again and compares each.
     """  # fmt: skip
+    found: list[Path] = []
     for path in map(Path, paths):
         suites = [path] if (path / INDEX).is_file() else sorted(index.parent for index in path.glob(f"*/{INDEX}"))
         if not suites:
@@ -60,3 +84,16 @@ def pack(paths: tuple) -> None:
             with suite_lock(suite, "fedbench pack"):
                 packed = pack_suite(suite)
             say(f"{suite.name}: {counted(packed, 'cell')} packed")
+        found += suites
+    if bundle:
+        from fedbench.registry.installed import sources_of
+        from fedbench.registry.registry import Registry
+        from fedbench.results.bundle import write
+
+        registry = Registry(plugins)
+        code = {name: sources_of(path) for name, path in registry.files.items()}
+        versions = {name: registry.version(name) for name in registry.files}
+        file = Path(out)
+        names = write(file, found, code, versions, list(map(Path, files)))
+        say(f"{file}: {counted(len(names), 'file')}, {human_bytes(file.stat().st_size)}. To check it elsewhere:")
+        say(f"  fedbench reproduce {quoted(str(file))}{' --trust-plugins' * bool(plugins)}")

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -23,12 +24,13 @@ from fedbench.registry.registry import Registry
 from fedbench.report.grouping import select
 from fedbench.report.views.by_name import PEOPLE
 from fedbench.results import Result, examine
+from fedbench.results.bundle import is_bundle, unpack
 from fedbench.results.diff import name_of, settings
 from fedbench.results.metric_direction import first_metric
 from fedbench.runner.cells import Cell, Options, cells_of, references
 from fedbench.runner.runner import Run
 from fedbench.suite import Point, Suite
-from fedbench.words import counted, shortened
+from fedbench.words import counted, quoted, shortened
 
 if TYPE_CHECKING:
     import pandas
@@ -62,6 +64,7 @@ MACHINE = ("cpu", "system", "python")  # what of a machine may change a result, 
     metavar="POINTS",
     help="How much scores may differ from those of SOURCE, in percent if they are.  [default: 0]",
 )
+@click.option("--trust-plugins", "trusted", is_flag=True, help="Run the plugins that a bundle brings: read them first.")
 @click.option("--quiet", is_flag=True, help="Show no progress.")
 @DEVICE
 @JOBS
@@ -78,14 +81,16 @@ def reproduce(
     root: str | None,
     no_run: bool,
     equivalent: float | None,
+    trusted: bool,
     quiet: bool,
     plugins: tuple,
     form: str,
     **given: Any,
 ) -> None:
-    """Run the finished cells of SOURCE, one or more results folders, again, and compare each of them.
+    """Run the finished cells of SOURCE, results folders or a bundle of `fedbench pack`, again, and compare each.
 
     \b
+    fedbench reproduce appendix.zip
     fedbench reproduce results/quickstart --no-run
     fedbench reproduce results/quickstart --cells 3
     fedbench reproduce results/quickstart --method fedra --results again
@@ -96,12 +101,13 @@ def reproduce(
     """
     from fedbench.report.views.changes import changes, for_people
 
-    chosen = sample(select(finished(source), scenarios, methods, seeds, variants), count)
+    folders, brought = _unpacked(source, trusted)
+    chosen = sample(select(finished(folders), scenarios, methods, seeds, variants), count)
     if not chosen:
         raise UserError("SOURCE has no finished cell")
     folder = Path(results)
-    _refuse_itself(source, folder)
-    registry = Registry(plugins)
+    _refuse_itself(folders, folder)
+    registry = Registry((*plugins, *brought))
     plan = plan_again(chosen, registry, folder, root)
     if no_run or form == "rich":
         put(_before(", ".join(source), chosen, settings_here(chosen, plan), plan), form)
@@ -116,6 +122,31 @@ def reproduce(
     sys.exit(1 if lost or found.attrs["broken"] else 0)
 
 
+def _unpacked(source: Sequence[str], trusted: bool) -> tuple[list[str], list[str]]:
+    """The folders of SOURCE, bundles unpacked until the command ends, and the files of plugins that these bring.
+
+    Raises:
+        UserError: for a file that is no bundle, and for plugins that nobody has said to trust.
+    """
+    folders: list[str] = []
+    brought: list[str] = []
+    for path in source:
+        if not is_bundle(path):
+            folders.append(path)
+            continue
+        into = click.get_current_context().with_resource(TemporaryDirectory(prefix="fedbench-bundle-"))
+        suites, plugins = unpack(Path(path), Path(into))
+        folders += map(str, suites)
+        brought += map(str, plugins)
+        if plugins and not trusted:
+            names = ", ".join(plugin.name for plugin in plugins)
+            raise UserError(
+                f"{path}: brings code that would run with your rights: {names}.\nUnpack it (`unzip {quoted(path)}`), "
+                "read it, and say --trust-plugins."
+            )
+    return folders, brought
+
+
 def finished(paths: Sequence[str]) -> list[Result]:
     """Every finished cell of results folders, under each of its names.
 
@@ -124,7 +155,7 @@ def finished(paths: Sequence[str]) -> list[Result]:
     """
     if files := [path for path in paths if not Path(path).is_dir()]:
         what = "not a folder" if Path(files[0]).exists() else "not there"
-        raise UserError(f"{files[0]}: {what}. Wanted: results folders.")
+        raise UserError(f"{files[0]}: {what}. Wanted: results folders, or a bundle of `fedbench pack` (.zip).")
     found = examine(paths).read(("eval", "rounds"))
     if found.wrong:
         lines = "\n  ".join(found.wrong[:20])

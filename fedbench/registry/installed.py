@@ -158,9 +158,9 @@ def hash_of_sources(modules: Iterable[str | None]) -> str:
     return found.hexdigest()
 
 
-def hash_of_plugin(file: Path) -> str:
-    """A hash of a plugin's file and of the modules that it imports, be it by one another: those next to it, and others
-    that are not installed, as on PYTHONPATH."""
+def sources_of(file: Path) -> dict[str, bytes]:
+    """A plugin's file and the modules that it imports, be it by one another: those next to it, and others that are not
+    installed, as on PYTHONPATH; by their paths below the folder that they are imported from."""
     found, waiting = {file.name: file.read_bytes()}, [file]
     while waiting:
         for name in _imports(waiting.pop().read_bytes()):
@@ -169,6 +169,12 @@ def hash_of_plugin(file: Path) -> str:
                 if (key := path.relative_to(root.parent).as_posix()) not in found:
                     found[key] = path.read_bytes()
                     waiting.append(path)
+    return found
+
+
+def hash_of_plugin(file: Path) -> str:
+    """A hash of a plugin's sources."""
+    found = sources_of(file)
     if len(found) == 1:
         return hashlib.sha256(found[file.name]).hexdigest()
     hashes = {key: hashlib.sha256(text).hexdigest() for key, text in found.items()}
