@@ -9,6 +9,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain, count
 from typing import TYPE_CHECKING, Any
 
 import pandas
@@ -25,6 +26,7 @@ GAP = 2  # blanks between two columns, one of which is the rule's
 TITLE = 8  # letters of a title that stay on one line, before it is folded
 NAME = 30  # letters of a name that stay on one line, where a terminal is narrow
 WIDE = 100  # letters of a sentence on one line
+LABELLED = 6  # words of a caption that are the label of a LaTeX table
 
 
 def style(found: pandas.DataFrame, form: str) -> str:
@@ -133,12 +135,12 @@ LATEX = {
 def to_latex(found: pandas.DataFrame) -> str:
     """A booktabs table for each caption, scores, gaps and costs apart; remarks, notes and sources are comments."""
     pages, shared = laid_out(found)
-    lines = ["% \\usepackage{booktabs,adjustbox}"]
+    lines, labels = ["% \\usepackage{booktabs,adjustbox}"], set[str]()
     for page in pages:
         for table in page.tables:
             for part, (columns, text) in enumerate(_parts(table)):
                 text = "; ".join(filter(None, (text, page.warning if table is page.tables[0] and not part else "")))
-                lines += _tabular(columns, "; ".join(filter(None, (shared, page.title, text))), table.ceilings)
+                lines += _tabular(columns, "; ".join(filter(None, (shared, page.title, text))), table.ceilings, labels)
         lines += map(_comment_of_latex, (*filter(None, [page.above]), *page.remarks, *page.notes))
     below = (*found.attrs["legend"], *found.attrs.get("sources", ()))
     return "\n".join([*lines, *map(_comment_of_latex, below)]) + "\n"
@@ -153,8 +155,14 @@ def _parts(table: Table) -> Iterator[tuple[Sequence[Column], str]]:
         yield columns, part if position else table.caption
 
 
-def _tabular(columns: Sequence[Column], caption: str, ceilings: int) -> list[str]:
-    """The lines of a LaTeX table with booktabs' rules, made smaller where it is wider than the text."""
+def _tabular(columns: Sequence[Column], caption: str, ceilings: int, labels: set[str]) -> list[str]:
+    """The lines of a LaTeX table with booktabs' rules, made smaller where it is wider than the text. labels: those that
+    are taken, to which its own is added."""
+    title, _, part = caption.lower().partition(";")
+    words = re.findall(r"[a-z0-9]+", title)[:LABELLED] + re.findall(r"^ [a-z]+$", part)
+    name = f"tab:{'-'.join(map(str.strip, words))}"
+    label = next(one for one in chain([name], (f"{name}-{n}" for n in count(2))) if one not in labels)
+    labels.add(label)
     rows = []
     for i in range(len(columns[0].cells)):
         rows.append(" & ".join(_latex(column.cells[i], column.bold == i) for column in columns) + r" \\")
@@ -164,6 +172,7 @@ def _tabular(columns: Sequence[Column], caption: str, ceilings: int) -> list[str
         r"\begin{table}[t]",
         r"\centering",
         rf"\caption{{{_escape_latex(caption)}}}",
+        rf"\label{{{label}}}",
         r"\begin{adjustbox}{max width=\linewidth}",
         rf"\begin{{tabular}}{{{sides}}}",
         r"\toprule",

@@ -5,8 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 from boards import board, rendered, write
@@ -15,6 +17,8 @@ from factories import eval_rows, write_cell
 
 from fedbench.report.frames import frame, page
 from fedbench.report.style import style
+
+REFERENCE = Path(__file__).parents[2] / "results/reference"
 
 
 def test_markdown_escapes_pipes(tmp_path):
@@ -107,3 +111,10 @@ def test_papers_are_cited_below_the_tables_of_the_formats_for_papers(tmp_path):
     assert "arXiv" not in said["csv"]
     alone = fedbench("compare", "s", "--method", "head_only", "--format", "markdown", cwd=tmp_path).stdout
     assert "Sources" not in alone
+
+
+def test_every_latex_table_has_a_label_of_its_own():
+    found = fedbench("compare", REFERENCE / "quickstart", "--format", "latex", cwd=REFERENCE).output
+    labels = re.findall(r"\\label\{(.*)\}", found)
+    assert labels[:2] == ["tab:quickstart-skew-micro-vit-on-strokes6", "tab:quickstart-skew-micro-vit-on-strokes6-gap"]
+    assert len({*labels}) == len(labels) == found.count(r"\begin{table}")
