@@ -104,9 +104,7 @@ VIEWS = {
         "The models at every size, and which of them each client can run.", ("metric",), example="results/devices"
     ),
     "tuning": View("The winner of each tuning, and what fewer trials would give.", (), example="results/field_tuned"),
-    "paper": View(
-        "Results next to the numbers of a paper, if the suite has them.", ("at",), example="results/fedv_table5"
-    ),
+    "paper": View("Results next to the numbers of a paper, if the suite has them.", ("at",)),
     "changes": View(
         "The differences between two PATHs; exit code 1 if scores differ.",
         ("metric", "equivalent"),

@@ -57,7 +57,7 @@ def merge(shards: tuple, into: str) -> None:
     "--with",
     "files",
     multiple=True,
-    type=FilePath(exists=True, dir_okay=False),
+    type=FilePath(dir_okay=False),
     metavar="FILE",
     help="With --bundle: put FILE into it, such as the suite.",
 )

@@ -45,6 +45,11 @@ class Sample(NamedTuple):
     domain: int
 
 
+def _deep(paths: Sequence[str]) -> list[str]:
+    """What a fingerprint says where files may have deep pixels, which were once decoded otherwise."""
+    return ["deep, positive"] * any(path.lower().endswith((".tif", ".tiff")) for path in paths)
+
+
 def image_dataset(
     root: Path | ImageStore,
     domains: Sequence[str],
@@ -87,9 +92,7 @@ def image_dataset(
     kind = "float32" if resize == "reference" else "uint8"
     facts += [resize, package_version("torch")] if resize == "reference" else []  # as it was before there were any
     facts += [{"left out": lost}] if lost else []
-    facts += ["deep, positive"] * any(
-        path.lower().endswith((".tif", ".tiff")) for path in paths
-    )  # once decoded otherwise
+    facts += _deep(paths)
     facts += [{"groups": [groups[sample.path] for sample in train]}] if groups else []
     fingerprint = hash_of_json(facts)
     build = functools.partial(_decoded, store, train, test, image_size, kind, interpolation, hashes)

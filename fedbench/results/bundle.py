@@ -66,6 +66,8 @@ def write(
     for path, source in (item for sources in code.values() for item in sources.items()):
         add(f"{PLUGINS}/{path}", source)
     for file in files:
+        if not file.is_file():
+            raise UserError(f"--with {file}: there is no such file")
         add(f"{FILES}/{file.name}", file.read_bytes())
     add(PINS, _pins(results).encode())
     add(CONTENTS, json.dumps({"plugins": sorted(code)}).encode())

@@ -153,7 +153,8 @@ WAYS = {
 
 def test_every_option_that_takes_a_path_is_spelt_in_these_ways():
     assert {name.rpartition(" ")[2] for name in PATHS} == {
-        *("--accuracy", "--from", "--images", "--into", "--output", "--output", "--plugin", "--results"),
+        *("--accuracy", "--from", "--images", "--into", "--output", "--plugin", "--results"),
+        *("--from-plugin", "--home", "--salt", "--with"),
         *("--ca", "--data", "--key", "--superlink"),
         *("--root", "--texts", "cell", "file", "folder", "names", "paths", "shards", "source", "suite"),
     }
