@@ -174,3 +174,8 @@ def test_a_command_goes_on_without_network_where_the_machine_can(tmp_path):
     done = subprocess.run([*words, "python3", "-c", look], capture_output=True, text=True)
     assert "unreachable" in done.stderr and how.startswith("without network, by ")
     assert again(["--version"]) == 0
+
+
+def test_a_machine_that_can_keep_nothing_from_the_network_says_so(monkeypatch):
+    monkeypatch.setattr("fedbench.board.children.WAYS", {"bwrap": ("false",), "unshare": ("false",)})
+    assert isolation() == ((), "with network: neither bwrap nor unshare works here")
