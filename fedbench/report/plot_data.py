@@ -259,8 +259,8 @@ FREE = [pair for pair in product([name for name in COLORS if name != "black"], M
 def styles(methods: Mapping[str, str], roles: Mapping[str, str]) -> dict[str, dict[str, Any]]:
     """Matplotlib's line options by label of a method.
 
-    A built-in method has the look of its name. Any other label has one that follows from its letters alone, the same in
-    every picture; where two of one picture get the same, the second in order of names takes the next.
+    A built-in method has the look of its name. Any other label has one that follows from its letters; where a picture
+    has its colour already, it takes the next that is free, as long as there are colours.
 
     Args:
         methods: By label, the name that its method is registered under.
@@ -268,14 +268,14 @@ def styles(methods: Mapping[str, str], roles: Mapping[str, str]) -> dict[str, di
     """
     found: dict[str, tuple[str, str, str]] = {}
     taken: set[tuple[str, str]] = set()
-    for label in sorted(methods):
-        if label in BUILT_IN:
-            found[label] = BUILT_IN[label]
-            continue
+    found |= {label: BUILT_IN[label] for label in methods if label in BUILT_IN}
+    colors = {color for color, _, _ in found.values()}
+    for label in sorted(methods.keys() - found.keys()):
         number = int.from_bytes(hashlib.sha256(label.encode()).digest()[:8])
         turned = FREE[number % len(FREE) :] + FREE[: number % len(FREE)]
-        pair = next((pair for pair in turned if pair not in taken), turned[0])
+        pair = min(turned, key=lambda pair: (pair in taken, pair[0] in colors))
         taken.add(pair)
+        colors.add(pair[0])
         role = roles.get(methods[label], "method")
         found[label] = (*pair, role if role in LINES else OF_METHODS[number // len(FREE) % len(OF_METHODS)])
     return {label: _options(*found[label]) for label in methods}

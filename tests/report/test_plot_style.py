@@ -90,3 +90,13 @@ def test_of_many_methods_the_first_are_in_colour():
     many = greyed(looks, ordered)
     assert [label for label, look in many.items() if look["color"] == FAINT] == ["method 7", "method 8", "method 9"]
     assert many["method 10"] == looks["method 10"] and many["method 9"]["marker"] == looks["method 9"]["marker"]
+
+
+def test_no_two_methods_of_one_picture_have_one_colour_while_there_are_colours():
+    own = {name: name for name in ("mine", "my_other", "a", "b", "c")}
+    found = styles({**own, "fedra": "fedra", "depthfl": "depthfl"}, {})
+    colors = [look["color"] for look in found.values()]
+    assert len(set(colors)) == len(colors)
+    many = styles({f"method {i}": "x" for i in range(60)}, {})
+    pairs = [(look["color"], look["marker"]) for look in many.values()]
+    assert len(set(pairs)) == 60, "then at least colour and marker tell them apart"
