@@ -90,13 +90,13 @@ def finish(entry: Entry, board: Board, results: str | None, options: Mapping[str
     text = plans.text_of(board, [entry], space=entry.boards[board.board].space)
     plans.loaded(board, text, Registry(entry.files))
     folder = Path(results).absolute() if results else entry.results(board.board)
+    if results and not folder.is_relative_to(entry.home.parent):
+        raise UserError(f"--results {results}: outside {entry.home.parent}, which has the board; copy it there")
     if results is None:
         plans.run(board, text, [entry.method], board.seeds, folder, plugins=entry.files, **options)
     own = rows_of(found_in(folder)[0], entry.method, board, plans.variant_of(board))
     if not own:
         raise UserError(f"{folder}: no results of {entry.method} in {board.scenario} of {board.suite}")
-    if results and not folder.is_relative_to(entry.home.parent):
-        raise UserError(f"--results {results}: outside {entry.home.parent}, which has the board; copy it there")
     facts = {"results": folder.relative_to(entry.home.parent).as_posix()} if results else {}
     facts["sha256"] = hash_of_rows([one for one in own if one.manifest])
     entry.put(board.board, ", ".join([SUBMITTED, *(f"{key}: {value!r}" for key, value in facts.items())]))
