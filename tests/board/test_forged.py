@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from command import loosen
-from conftest import MINE, SECRET, SUITE, suite_hash
+from outsider import MINE, SECRET, SUITE, suite_hash
 
 from fedbench.board import plans
 from fedbench.board.checks import Check
@@ -94,7 +94,7 @@ def test_edited_scores_under_new_checksums_have_another_hash(home):
     raise_scores(home)
     assert "these results have the hash" in faults(home)["hash"]
     sign(home)
-    assert faults(home) == {}  # which only a re-run tells, see test_rerun.py
+    assert faults(home) == {}  # which only a re-run tells, see test_hidden_seeds.py
 
 
 def test_a_missing_candidate_is_refused(home):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from conftest import COMMANDS
+from outsider import COMMANDS
 
 from fedbench.board.entries import Home
 

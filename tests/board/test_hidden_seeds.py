@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from command import fedbench
-from conftest import MINE, SECRET, git
+from outsider import MINE, SECRET, git
 from test_forged import raise_scores, sign
 
 from fedbench.board.children import OPEN, again, isolation

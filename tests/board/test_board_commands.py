@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from command import fedbench
-from conftest import MINE, write_home
+from outsider import MINE, write_home
 from ruamel.yaml import YAML
 
 from fedbench import __version__
