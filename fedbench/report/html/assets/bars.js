@@ -29,7 +29,7 @@ const bars = (board, W) => {
   const text = `Bars of ${DATA.metric} by domain. ${domains.map((d, k) => `${d}: ${rows.map((r, i) => `${r.label} ${values[k][i] ?? "none"}`).join(", ")}`).join(". ")}.`;
   return figure("Domain by domain", picture(W, H, text, ...parts), { wide: domains.length > 3 && rows.length > 0 });
 };
-const scoreIn = (columns, title, at) => columns?.find((c) => c.title === title && c.part === "domain")?.cells[at] ?? "";
+const scoreIn = (columns, title, at, part = "domain") => columns?.find((c) => c.title === title && c.part === part)?.cells[at] ?? "";
 const MANY = 8;
 const points = (domains, rows, columns, W) => {
   const label = Math.min(150, 12 + 6.6 * Math.max(...rows.map((row) => Math.min(20, row.label.length)))), step = 24;

@@ -11,7 +11,7 @@ const pareto = (board, W) => {
   const what = there.includes(state.cost) ? state.cost : there[0], columns = board.page.tables[0].columns;
   const places = new Map(rowsOf(board).map((row) => [row.label, row.at]));
   const points = board.fronts[what].filter((p) => places.has(p.label) && p.spent > 0)
-    .map((p) => ({ ...p, y: worth(scoreIn(columns, "average", places.get(p.label))) })).filter((p) => p.y !== null);
+    .map((p) => ({ ...p, y: worth(scoreIn(columns, "average", places.get(p.label), "score")) })).filter((p) => p.y !== null);
   if (points.length < 2) return null;
   const front = points.filter((p) => p.front).sort((a, b) => a.spent - b.spent);
   const H = Math.round(Math.min(330, 200 + W * 0.16)), margin = { left: 42, right: 12, top: 22, bottom: 42 };
@@ -38,10 +38,10 @@ const pareto = (board, W) => {
   const text = `Points of ${DATA.metric} against ${DATA.resources[what]}. On the front: ${front.map((p) => p.label).join(", ") || "none"}. ` +
     points.map((p) => `${p.label} ${p.y} at ${inUnit(p.spent, what)}`).join(", ") + ".";
   const numbers = () => plainTable("Score and cost", ["method", DATA.metric, what, "front", "verdict"],
-    points.map((p) => [p.label, textOf(scoreIn(columns, "average", places.get(p.label))), inUnit(p.spent, what), p.front ? "yes" : "", p.verdict]));
+    points.map((p) => [p.label, textOf(scoreIn(columns, "average", places.get(p.label), "score")), inUnit(p.spent, what), p.front ? "yes" : "", p.verdict]));
   return figure("What it costs", picture(W, H, text, ...parts), {
     choices: select("against", Object.fromEntries(there.map((name) => [name, DATA.resources[name]])), what, (cost) => choose({ cost })),
-    note: "Dotted: the front of means. Faint: significantly worse than one that costs no more.", numbers,
+    note: "Dotted line: Pareto front. Faded: a method that costs no more is significantly better.", numbers,
   });
 };
 

@@ -37,5 +37,5 @@ const take = (key) => {
       return say(`${name} saved`);
     } },
   }, name);
-  return el("p", { class: "take" }, "Take along: ", Object.entries(FORMS).map(button), status);
+  return el("p", { class: "take" }, "Copy as ", Object.entries(FORMS).map(button), status);
 };
