@@ -21,7 +21,7 @@ def test_an_order_comes_back_as_it_was(order):
 
 def test_the_keys_are_those_that_executors_know():
     keys = {"folder", "manifest", "device", "plugins", "processes", "checkpoint_every", "fresh", "gpu_fraction"}
-    assert json.loads(PLAIN.to_json()).keys() == keys | {"until", "registered"}
+    assert json.loads(PLAIN.to_json()).keys() == keys | {"gpu", "until", "registered"}
 
 
 def test_keys_that_an_executor_added_are_passed_over():

@@ -113,6 +113,7 @@ class Counting:
 
     def __init__(self, pixels: Pixels, asked: list[int]) -> None:
         self.pixels, self.asked, self.size, self.labelled = pixels, asked, pixels.size, pixels.labelled
+        self.augment = pixels.augment
 
     def __call__(self, indices: np.ndarray):
         self.asked.append(len(indices))
