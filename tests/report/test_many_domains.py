@@ -95,7 +95,8 @@ def test_the_page_has_all_of_them_and_hides_their_columns(folder):
     (board,) = data["suites"][0]["boards"]
     assert board["many"] is True and board["domains"] == WRITERS[::-1]
     parts = {column["title"]: column["part"] for column in board["page"]["tables"][0]["columns"]}
-    assert {parts[name] for name in WRITERS} == {"domain"} and parts["lower quartile"] == "score"
-    assert 'c.part === "domain"' in text, "where bars and points look for their numbers"
+    assert {parts[name] for name in WRITERS} == {"domain"} and parts["lower quartile"] == parts["average"] == "score"
+    assert 'at, part = "domain")' in text, "where bars and points look for their numbers"
+    assert text.count('places.get(p.label), "score")') == 2, "where the front looks for its own"
     copied = next(iter(data["texts"].values()))["markdown"] if "texts" in data else ""
     assert "writer 00" not in copied
