@@ -9,6 +9,7 @@ import signal
 import socket
 import tempfile
 import traceback
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -31,7 +32,7 @@ KNOCKS = 120.0  # seconds that a ServerApp has to begin
 MOST = 64  # nodes of one machine
 
 
-class OnFlower:
+class OnFlower(ABC):
     """The nodes of a cell in some federation of Flower, which are met when the cell has been built.
 
     given: the options of the executor.
@@ -47,9 +48,9 @@ class OnFlower:
         """Of the cell, on these nodes."""
         return Deployed(*args, cell=self.job.manifest["id"], nodes=self, **more)
 
+    @abstractmethod
     def meet(self, cell: Deployed) -> None:
         """See `deployed.Nodes`."""
-        raise NotImplementedError
 
     def join(self, federation: Federation, cell: Deployed) -> None:
         """Start a relay there, and wait for the nodes of the cell's clients."""

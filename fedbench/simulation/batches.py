@@ -57,8 +57,8 @@ class Inputs(ABC):
         self._features: _Kept | None = None
 
     @abstractmethod
-    def given(self, indices: np.ndarray) -> Tensor:
-        """x as the model takes it."""
+    def given(self, indices: np.ndarray, seed: int | None = None) -> Tensor:
+        """x as the model takes it. seed: of the draw by which images change as `augment` says; None for no change."""
 
     def labels(self, indices: np.ndarray) -> Tensor:
         """(B,) int64: the classes; of next tokens all that count."""
@@ -72,21 +72,17 @@ class Inputs(ABC):
     def example(self, n: int) -> Tensor:
         """So many inputs in shape alone, on the meta device."""
 
-    def __call__(self, indices: np.ndarray) -> tuple[Tensor, Tensor]:
-        """x (B, 3, H, W) normalised, or ids (B, T), and y (B,) int64."""
-        return self._batch(None, indices)
-
-    def augmented(self, indices: np.ndarray, seed: int) -> tuple[Tensor, Tensor]:
-        """The same, changed by chance as `augment` says. seed: of the draw."""
-        raise NotImplementedError
+    def __call__(self, indices: np.ndarray, seed: int | None = None) -> tuple[Tensor, Tensor]:
+        """x (B, 3, H, W) normalised, or ids (B, T), and y (B,) int64. seed: as of `given`."""
+        return self._batch(None, indices, seed)
 
     def features(self, indices: np.ndarray) -> tuple[Tensor, Tensor]:
         """x (B, D), what classifiers read of a frozen model, where that is kept, or as above."""
         return self._batch(self._features, indices)
 
-    def _batch(self, kept: _Kept | None, indices: np.ndarray) -> Batch:
+    def _batch(self, kept: _Kept | None, indices: np.ndarray, seed: int | None = None) -> Batch:
         sent = self._sent(indices) if self.on_gpu else None
-        x = self._of(kept, indices, sent) if kept else self.given(indices)
+        x = self._of(kept, indices, sent) if kept else self.given(indices, seed)
         return x, torch.from_numpy(self.labelled.y[indices]) if self._labels is None else self._labels[sent]
 
     def _sent(self, values: np.ndarray) -> Tensor:
@@ -133,18 +129,11 @@ class Pixels(Inputs):
         self.mean = torch.tensor(mean, dtype=dtype, device=device).view(1, 3, 1, 1)
         self.std = torch.tensor(std, dtype=dtype, device=device).view(1, 3, 1, 1)
 
-    def given(self, indices: np.ndarray) -> Tensor:
+    def given(self, indices: np.ndarray, seed: int | None = None) -> Tensor:
         """(B, 3, H, W) normalised."""
-        return self._normalised(np.ascontiguousarray(self.images.x[indices]))
-
-    def augmented(self, indices: np.ndarray, seed: int) -> tuple[Tensor, Tensor]:
-        """As `__call__` has them, each changed by chance before it is normalised."""
-        images = torch.from_numpy(np.ascontiguousarray(self.images.x[indices]))
-        labels = self.labels(indices)
-        x = self._normalised(augmentation.augmented(images, self.augment, seed).numpy())
-        return x, labels.to(self.device) if self.on_gpu else labels
-
-    def _normalised(self, images: np.ndarray) -> Tensor:
+        images = np.ascontiguousarray(self.images.x[indices])
+        if seed is not None:
+            images = augmentation.augmented(torch.from_numpy(images), self.augment, seed).numpy()
         x = self._sent(images) if self.on_gpu else torch.from_numpy(images)
         in_0_1 = x.to(self.dtype) / 255 if x.dtype == torch.uint8 else x.to(self.dtype)
         return (in_0_1 - self.mean) / self.std
@@ -174,7 +163,7 @@ class TokenIds(Inputs):
         for row, own in zip(self.ids, ids, strict=True):
             row[: len(own)] = own
 
-    def given(self, indices: np.ndarray) -> Tensor:
+    def given(self, indices: np.ndarray, seed: int | None = None) -> Tensor:
         """(B, T): T is the longest of these texts, rounded up to a multiple of EVERY."""
         T = min(self.size, -(-int(self.lengths[indices].max()) // EVERY) * EVERY)
         x = self.ids[indices, :T]

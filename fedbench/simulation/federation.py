@@ -228,7 +228,7 @@ class Federation:
         if not self.pixels.augment:
             return map(self.pixels.features if features else self.pixels, order)
         seeds = (seed_of(self.seed, t, client, f"augmentation/{step}") for step in itertools.count())
-        return map(self.pixels.augmented, order, seeds)
+        return map(self.pixels, order, seeds)
 
     def in_pool(self, t: int) -> Iterator[np.ndarray]:
         """The positions of the images of batches of round t, of the images of all clients in new orders without end."""

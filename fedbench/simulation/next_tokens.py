@@ -43,11 +43,11 @@ class Continuations(Inputs):
         self.size = min(most, -(-longest // EVERY) * EVERY)
         self.x, self.y = padded(found, self.size)
 
-    def given(self, indices: np.ndarray) -> Tensor:
+    def given(self, indices: np.ndarray, seed: int | None = None) -> Tensor:
         """(B, T): T is the longest of these texts, rounded up to a multiple of EVERY."""
         return self._tensor(self.x[indices, : self._most(indices)])
 
-    def __call__(self, indices: np.ndarray) -> tuple[Tensor, Tensor]:
+    def __call__(self, indices: np.ndarray, seed: int | None = None) -> tuple[Tensor, Tensor]:
         """x (B, T) and y (B, T), the token after each, UNCOUNTED where that is no part of a completion."""
         return self.given(indices), self._tensor(self.y[indices, : self._most(indices)])
 
