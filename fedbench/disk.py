@@ -79,16 +79,15 @@ def locked_file(file: Path, mend: str = ELSEWHERE, seconds: float = -1, poll: fl
     """
     from filelock import FileLock, Timeout
 
-    lock = FileLock(file, timeout=seconds, poll_interval=poll)
+    # A soft lock, which filelock would take where flock is not there, outlives a process that is killed.
+    lock = FileLock(file, timeout=seconds, poll_interval=poll, fallback_to_soft=False)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         lock.acquire()
     except Timeout:
         raise LockTimeout(f"{file}: another process has the lock") from None
-    except (OSError, NotImplementedError) as error:
-        if isinstance(error, OSError) and error.errno not in NO_LOCKS:
-            raise cannot_write(file, error, mend) from error
-        raise no_locks(file, error, mend) from error
+    except OSError as error:
+        raise (no_locks if error.errno in NO_LOCKS else cannot_write)(file, error, mend) from error
     try:
         yield
     finally:

@@ -19,12 +19,12 @@ from fedbench.processes import fork_server
 from fedbench.results.lock import cell_lock, suite_lock
 
 
-@pytest.fixture
-def without_locks(monkeypatch):
-    """A file system whose flock answers with ENOLCK, as some network ones do."""
+@pytest.fixture(params=["ENOLCK", "ENOSYS"])
+def without_locks(request, monkeypatch):
+    """A file system whose flock answers with an error, as some network ones do."""
 
     def refuse(*_):
-        raise OSError(errno.ENOLCK, "No locks available")
+        raise OSError(getattr(errno, request.param), "No locks available")
 
     monkeypatch.setattr(fcntl, "flock", refuse)
 
