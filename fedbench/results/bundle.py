@@ -6,6 +6,7 @@ import io
 import json
 import re
 import zipfile
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -133,25 +134,32 @@ def unpack(bundle: Path, into: Path) -> tuple[list[Path], list[Path]]:
     """
     try:
         with zipfile.ZipFile(bundle) as given:
-            infos = [info for info in given.infolist() if not info.is_dir()]
-            names = [info.filename for info in infos]
-            if odd := [name for name in names if not MEMBER.fullmatch(name) or ".." in name.split("/")]:
-                raise UserError(f"{bundle}: a bundle of `fedbench pack` has no {shortened(odd, 3)}")
-            if len(set(names)) < len(names) or CONTENTS not in names:
-                raise UserError(f"{bundle}: no bundle of `fedbench pack`")
-            if sum(info.file_size for info in infos) > MOST:
-                raise UserError(f"{bundle}: its files have more than {MOST >> 20} MiB together")
-            for name in names:
-                file = into / name
-                file.parent.mkdir(parents=True, exist_ok=True)
-                file.write_bytes(given.read(name))
-        plugins = json.loads((into / CONTENTS).read_bytes())["plugins"]
-        if not all(isinstance(name, str) and f"{PLUGINS}/{name}" in names for name in plugins):
-            raise UserError(f"{bundle}: {CONTENTS} names plugins that are not in it")
-    except (zipfile.BadZipFile, ValueError, KeyError, TypeError, RuntimeError, NotImplementedError, EOFError) as error:
+            _write_members(bundle, given, into)
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:  # damaged, encrypted, packed otherwise
         raise UserError(f"{bundle}: cannot be read as a bundle: {error}") from error
-    folders = sorted(path.parent for path in into.glob(f"{RESULTS}/*/{INDEX}"))
-    return folders, [into / PLUGINS / name for name in plugins]
+    try:
+        plugins = [f"{PLUGINS}/{name}" for name in json.loads((into / CONTENTS).read_bytes())["plugins"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(f"{bundle}: cannot be read as a bundle: {CONTENTS}: {error}") from error
+    if not all(MEMBER.fullmatch(plugin) and (into / plugin).is_file() for plugin in plugins):
+        raise UserError(f"{bundle}: {CONTENTS} names plugins that are not in it")
+    return sorted(path.parent for path in into.glob(f"{RESULTS}/*/{INDEX}")), [into / plugin for plugin in plugins]
+
+
+def _write_members(bundle: Path, given: zipfile.ZipFile, into: Path) -> None:
+    """Write the files of a bundle. Raises UserError where it has others than a bundle has."""
+    infos = [info for info in given.infolist() if not info.is_dir()]
+    names = [info.filename for info in infos]
+    if odd := [name for name in names if not MEMBER.fullmatch(name) or ".." in name.split("/")]:
+        raise UserError(f"{bundle}: a bundle of `fedbench pack` has no {shortened(odd, 3)}")
+    if len(set(names)) < len(names) or CONTENTS not in names:
+        raise UserError(f"{bundle}: no bundle of `fedbench pack`")
+    if sum(info.file_size for info in infos) > MOST:
+        raise UserError(f"{bundle}: its files have more than {MOST >> 20} MiB together")
+    for name in names:
+        file = into / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(given.read(name))
 
 
 def is_bundle(path: str) -> bool:

@@ -7,6 +7,7 @@ import zipfile
 import pytest
 from command import TINY, fedbench, run, write_suite
 
+from fedbench.errors import UserError
 from fedbench.results.bundle import unpack, write
 
 MINE = """\
@@ -103,3 +104,24 @@ def test_modules_that_a_plugin_imports_are_in_it_and_so_is_how_they_are_found(tm
     assert "PYTHONPATH=plugins fedbench reproduce results --plugin plugins/mine.py" in about
     folders, plugins = unpack(tmp_path / "b.zip", tmp_path / "there")
     assert (folders, [plugin.name for plugin in plugins]) == ([], ["mine.py"])
+
+
+def test_a_damaged_bundle_is_refused(made, tmp_path):
+    whole = (made / "b.zip").read_bytes()
+    for at in range(40, len(whole), len(whole) // 40):
+        (tmp_path / "b.zip").write_bytes(whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :])
+        try:
+            unpack(tmp_path / "b.zip", tmp_path / f"at{at}")
+        except UserError as error:
+            assert "b.zip" in str(error)
+
+
+def test_plugins_that_lie_outside_are_refused(tmp_path):
+    for name in ("../outside.py", "missing.py"):
+        with zipfile.ZipFile(tmp_path / "b.zip", "w") as bundle:
+            bundle.writestr("bundle.json", f'{{"plugins": ["{name}"]}}')
+            bundle.writestr("plugins/other.py", "")
+        (tmp_path / "there").mkdir(exist_ok=True)
+        (tmp_path / "there/outside.py").touch()
+        with pytest.raises(UserError, match="names plugins that are not in it"):
+            unpack(tmp_path / "b.zip", tmp_path / "there")
