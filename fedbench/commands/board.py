@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fedbench.commands.choices import DEVICE, JOBS, FilePath, workers
+from fedbench.commands.choices import DEVICE, JOBS, FilePath, output, workers
 from fedbench.errors import Interrupted, UserError
 from fedbench.words import command_line, counted
 
@@ -162,9 +162,9 @@ def rerun(paths: tuple, cells: int, every: bool, salt: str | None, only: str | N
 
 
 @board.command(short_help="Write the site of all boards.")
-@click.option("-o", "--output", default="site", show_default=True, type=FilePath(), metavar="DIR", help="The folder.")
+@output("DIR", "The folder.", "site")
 @HOME
-def build(output: str, home: str) -> None:
+def build(out: str, home: str) -> None:
     """Write a static site that opens offline: a page for each board and entry, with CSV, JSON and BibTeX.
 
     \b
@@ -173,8 +173,8 @@ def build(output: str, home: str) -> None:
     from fedbench.board import site
     from fedbench.registry.registry import Registry
 
-    pages = site.build(_home(home), Path(output), Registry())
-    click.echo(f"{counted(pages, 'page')} written; open {Path(output) / 'index.html'}")
+    pages = site.build(_home(home), Path(out), Registry())
+    click.echo(f"{counted(pages, 'page')} written; open {Path(out) / 'index.html'}")
 
 
 # What the commands share

@@ -210,6 +210,21 @@ FORM = click.option(
     help="The format of the output.",
 )
 
+
+def output(metavar: str, help: str, default: str | None = None) -> Callable[[Callable], Callable]:
+    """The option that says where a command writes to, as the parameter `out`. metavar: `FILE` or `DIR`."""
+    return click.option(
+        "--output",
+        "-o",
+        "out",
+        type=FilePath(dir_okay=metavar == "DIR"),
+        metavar=metavar,
+        default=default,
+        show_default=default is not None,
+        help=help,
+    )
+
+
 # For commands that read results.
 PATHS = takes(
     click.argument("paths", nargs=-1, type=ResultsPath(), metavar="[PATH]...", callback=_or_all_results),

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 from rich.text import Text
 
-from fedbench.commands.choices import PLUGINS, RESULTS, FilePath, gone, results_of
+from fedbench.commands.choices import PLUGINS, RESULTS, FilePath, gone, output, results_of
 from fedbench.commands.output import Screen
 from fedbench.errors import UserError
 from fedbench.registry.registry import Registry
@@ -28,14 +28,7 @@ from fedbench.words import counted, suggestion
     required=True,
     help="peft, loralib: adapters and head; merged: a plain model.",
 )
-@click.option(
-    "--output",
-    "-o",
-    "out",
-    type=FilePath(),
-    metavar="DIR",
-    help="Where to; by default a folder here, named after cell and format.",
-)
+@output("DIR", "Where to; by default a folder here, named after cell and format.")
 @gone("--out", "it is called -o or --output now")
 @click.option("--force", is_flag=True, help="Replace an earlier export.")
 @PLUGINS

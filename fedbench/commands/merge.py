@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from fedbench.commands.choices import PLUGINS, FilePath
+from fedbench.commands.choices import PLUGINS, FilePath, output
 from fedbench.commands.terminal import say
 from fedbench.errors import UserError
 from fedbench.results.index import INDEX, MAKE_SOME
@@ -43,16 +43,7 @@ def merge(shards: tuple, into: str) -> None:
 @click.command()
 @click.argument("paths", nargs=-1, required=True, type=FilePath(), metavar="DIR...")
 @click.option("--bundle", is_flag=True, help="Also write one zip file for an appendix, see below.")
-@click.option(
-    "--output",
-    "-o",
-    "out",
-    type=FilePath(dir_okay=False),
-    default="bundle.zip",
-    show_default=True,
-    metavar="FILE",
-    help="With --bundle: the zip file. An earlier one is replaced.",
-)
+@output("FILE", "With --bundle: the zip file. An earlier one is replaced.", "bundle.zip")
 @click.option(
     "--with",
     "files",

@@ -134,7 +134,8 @@ def forecast(
     reporting = cells_of(suite.points(**chosen), registry, facts)
     confirming = {one.key: [there[folder] for folder in one.confirming] for one in contests}
     trying = {one.key: [there[folder] for folder in one.every] for one in contests}
-    candidates = {cell.id: cell for one in contests for cell in (*trying[one.key], *confirming[one.key])}
+    tuned = {key: [*trying[key], *confirming[key]] for key in trying}
+    candidates = {cell.id: cell for cells in tuned.values() for cell in cells}
     every = [*candidates.values(), *reporting]
     totals = _estimated(every, facts, BuildErrors(given), preparing, options.timeout)
     shares = {cell.id: 1.0 for cells in confirming.values() for cell in cells}
@@ -145,12 +146,11 @@ def forecast(
     time = estimate(possible, manifests, options, shares) if timed else None
     equal: dict[tuple[str, ...], list[Contest]] = {}
     for one in contests:
-        cells = (*trying[one.key], *confirming[one.key])
-        equal.setdefault(tuple(sorted(cell.id for cell in cells)), []).append(one)
+        equal.setdefault(tuple(sorted(cell.id for cell in tuned[one.key])), []).append(one)
     rows = []
     for ones in equal.values():
         key = ones[0].key
-        ids = list(dict.fromkeys(cell.id for cell in (*trying[key], *confirming[key])))
+        ids = list(dict.fromkeys(cell.id for cell in tuned[key]))
         rows.append(_of_candidates(ones, ids, len(confirming[key]), shares, totals, manifests, time))
     rows += [
         _of_cell(cell, totals[cell.id], status(cell, folders[cell.id], manifests[cell.id]), time) for cell in reporting

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fedbench.commands.choices import METRIC, PATHS, PLUGINS, SELECTION, FilePath, gone, takes
+from fedbench.commands.choices import METRIC, PATHS, PLUGINS, SELECTION, gone, output, takes
 from fedbench.commands.output import tell_left_out
 from fedbench.commands.terminal import say
 from fedbench.errors import UserError
@@ -34,14 +34,7 @@ MODULES = {
 WRONG = "fedbench.plot.wrong"  # under which click's context keeps what is left out of all pictures
 _common = takes(
     PATHS,
-    click.option(
-        "--output",
-        "-o",
-        "out",
-        type=FilePath(dir_okay=False),
-        metavar="FILE",
-        help="The file to write; by default in plots/.",
-    ),
+    output("FILE", "The file to write; by default in plots/."),
     gone("--out", "it is called -o or --output now"),
     click.option("--format", "form", type=click.Choice(["png", "svg", "pdf"]), help="Default: by --output, or png."),
     *SELECTION,

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from fedbench.commands.choices import BASELINE, METRIC, PATHS, PLUGINS, SELECTION, Amount, FilePath, takes
+from fedbench.commands.choices import BASELINE, METRIC, PATHS, PLUGINS, SELECTION, Amount, output, takes
 from fedbench.commands.output import tell_left_out
 from fedbench.commands.terminal import say
 from fedbench.disk import write_atomically
@@ -20,16 +20,7 @@ BEGINNING = 2000  # bytes
 
 @click.command()
 @PATHS
-@click.option(
-    "--output",
-    "-o",
-    "out",
-    type=FilePath(dir_okay=False),
-    default="report.html",
-    show_default=True,
-    metavar="FILE",
-    help="The file to write. An earlier report is replaced, any other file is not.",
-)
+@output("FILE", "The file to write. An earlier report is replaced, any other file is not.", "report.html")
 @METRIC
 @click.option("--at", default="final", show_default=True, metavar="ROUND", help="Which round counts, as in `compare`.")
 @BASELINE

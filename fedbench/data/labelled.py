@@ -145,14 +145,7 @@ def read_table(
             split, and a column that is given twice.
     """
     files = tables_at(root)
-    there = {column for file in files for column in columns_of(file)}
-    taken = {}  # option -> column
-    for option in OPTIONAL:
-        given = columns.get(option)
-        if given is None:
-            given = option if option in there - {*contents, label, *columns.values()} else False
-        if given is not False:
-            taken[option] = given
+    taken = _taken(files, [*contents, label], columns)
     _refuse_repeats(kind, contents, label, taken)
     by_name = "split" not in taken and _are_splits(kind, files)
     names = {label: Names(classes or ()), "domain": Names(), "group": Names()}
@@ -174,6 +167,21 @@ def read_table(
     notes += [*names[label].joined("labels"), *names["domain"].joined("domains"), *names["group"].joined("groups")]
     domains = sorted({row.domain for row in rows})
     return LabelledTable(kind, root, rows, labels, domains, label, notes)
+
+
+def _taken(
+    files: Sequence[Path], others: Sequence[str], columns: Mapping[str, str | Literal[False] | None]
+) -> dict[str, str]:
+    """By option, the column that it takes: the one that is given, or the one called so where it is for nothing else."""
+    there = {column for file in files for column in columns_of(file)} - {*others, *columns.values()}
+    found = {}
+    for option in OPTIONAL:
+        given = columns.get(option)
+        if given is None and option in there:
+            found[option] = option
+        elif given:
+            found[option] = given
+    return found
 
 
 def _refuse_repeats(kind: str, contents: Sequence[str], label: str, taken: Mapping[str, str]) -> None:
