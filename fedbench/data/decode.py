@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_args
 
 from fedbench.data.cache import NewArray, cached
 from fedbench.data.image_files import Folder, ImageStore, UnreadableFile, in_threads
@@ -45,9 +45,20 @@ class Sample(NamedTuple):
     domain: int
 
 
-def _deep(paths: Sequence[str]) -> list[str]:
-    """What a fingerprint says where files may have deep pixels, which were once decoded otherwise."""
-    return ["deep, positive"] * any(path.lower().endswith((".tif", ".tiff")) for path in paths)
+def _further_facts(paths: Sequence[str], lost: Sequence[str], resize: str, groups: Sequence[str]) -> list[Any]:
+    """What a fingerprint says of some data sets alone, so that those of all others stay as they were.
+
+    Args:
+        paths: of all images.
+        lost: of those that cannot be opened.
+        resize: how they are resized.
+        groups: of the training images; empty where none belong together.
+    """
+    deep = any(path.lower().endswith((".tif", ".tiff")) for path in paths)  # once decoded otherwise
+    facts: list[Any] = [resize, package_version("torch")] if resize == "reference" else []
+    facts += [{"left out": list(lost)}] if lost else []
+    facts += ["deep, positive"] if deep else []
+    return [*facts, {"groups": list(groups)}] if groups else facts
 
 
 def image_dataset(
@@ -90,10 +101,7 @@ def image_dataset(
     facts = [DECODE_VERSION, PIL.__version__, image_size, interpolation, domains, classes, train, test]
     facts.append(list(hashes.values()))
     kind = "float32" if resize == "reference" else "uint8"
-    facts += [resize, package_version("torch")] if resize == "reference" else []  # as it was before there were any
-    facts += [{"left out": lost}] if lost else []
-    facts += _deep(paths)
-    facts += [{"groups": [groups[sample.path] for sample in train]}] if groups else []
+    facts += _further_facts(paths, lost, resize, [groups[sample.path] for sample in train] if groups else ())
     fingerprint = hash_of_json(facts)
     build = functools.partial(_decoded, store, train, test, image_size, kind, interpolation, hashes)
 
