@@ -91,8 +91,8 @@ class Commands(click.Group):
             _fail(str(error))
         except click.UsageError as error:
             if "--seed" in sys.argv and "unexpected extra argument" in error.message:
-                told = f"{error.message}: several seeds are written --seed 0,1,2"
-                raise click.UsageError(told, error.ctx) from error
+                message = f"{error.message}: several seeds are written --seed 0,1,2"
+                raise click.UsageError(message, error.ctx) from error
             raise
         except OSError as error:  # a path that is too long, a folder that nobody may look into, a disk that is broken
             if error.filename is None:  # of the output, for which see `main`

@@ -292,5 +292,5 @@ def _apart(config: Mapping[str, Any], right: Mapping[str, Any]) -> str:
     """The settings in which two configurations differ, as `train.rounds is 9 and not 12`."""
     was, should = dict(flatten(dict(config))), dict(flatten(dict(right)))
     keys = [key for key in dict.fromkeys((*was, *should)) if was.get(key) != should.get(key)]
-    told = [f"{key} is {was.get(key, 'missing')} and not {should.get(key, 'there')}" for key in keys]
-    return shortened(told, MOST)
+    texts = [f"{key} is {was.get(key, 'missing')} and not {should.get(key, 'there')}" for key in keys]
+    return shortened(texts, MOST)

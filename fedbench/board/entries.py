@@ -63,8 +63,8 @@ class Board(Keys):
         trials: how many candidates every method has.
         seeds: those of submitted results.
         tolerance: points that a cell may differ by where it is run again.
-        control: what the fall on data drawn anew is compared with.
-        beside: methods that every re-run computes next to the entry.
+        control: what the fall on a new draw of the data is compared with.
+        references: methods that every re-run computes as well, to compare with.
         sets: settings of the command line.
         held_out: the option of the data set that draws other examples, if there is one.
     """
@@ -81,7 +81,7 @@ class Board(Keys):
     seeds: Seeds
     tolerance: NotNegative
     control: Name
-    beside: list[Name]
+    references: list[Name]
     hidden: Hidden
     history: list[Version]
     sets: list[str] = []

@@ -65,7 +65,9 @@ def objections(record: Mapping[str, Any]) -> list[str]:
     held = record.get(HELD_OUT, {})
     if held.get("verdict") == WORSE:
         falls = f"{100 * held['fall']:.1f} points and {held['control']} by {100 * held['fall_of_control']:.1f}"
-        found.append(f"on data drawn anew it falls by {falls}, significantly more: does it know the test examples?")
+        found.append(
+            f"on a new draw of the data it falls by {falls}, significantly more: does it know the test examples?"
+        )
     return found
 
 

@@ -1,4 +1,4 @@
-"""Re-runs: drawn cells on the submitted seeds, all settings on hidden ones, and the same on data drawn anew."""
+"""Re-runs: drawn cells on the submitted seeds, all settings on hidden ones, and the same on a new draw of the data."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ class Rerun:
 
     @cached_property
     def rows(self) -> dict[str, Entry | None]:
-        """What runs on the hidden seeds, by method: the entry, those that rank already, and what the board has beside;
+        """What runs on the hidden seeds, by method: the entry, those that rank already, and the reference methods;
         None for a method of the suite without an entry."""
-        found: dict[str, Entry | None] = {name: self.home.latest(name, self.board) for name in self.board.beside}
+        found: dict[str, Entry | None] = {name: self.home.latest(name, self.board) for name in self.board.references}
         for entry, row in self.home.on(self.board.board):
             if row.state in RANKED and row.version == self.board.version:
                 found[entry.method] = entry
@@ -155,7 +155,7 @@ class Rerun:
         return {row.label: row.by_seed for row in board.rows} if board else {}
 
     def _fall(self, here: Scores, there: Scores) -> dict[str, Any]:
-        """How far the method falls on data drawn anew, compared with how far the control does, seed by seed."""
+        """How far the method falls on a new draw of the data, compared with how far the control does, seed by seed."""
         sign, method, control = 1 if higher_is_better(self.board.metric) else -1, self.entry.method, self.board.control
         falls = {
             name: {seed: sign * (score - there[name][seed]) for seed, score in here[name].items()}

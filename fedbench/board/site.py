@@ -87,7 +87,7 @@ class Site:
         if not found:
             return None, {}
         newest = max(found, key=lambda record: (record["date"], len(record["rows"])))
-        wanted = {*board.beside, *(entry.method for entry in entries)}
+        wanted = {*board.references, *(entry.method for entry in entries)}
         results = [one for one in measured(self.home.folder / newest["results"]) if one.entry.method in wanted]
         return board_of(results, board, self.registry.catalogue.roles), newest
 
@@ -130,7 +130,7 @@ class Site:
                 "table": table,
                 **kept,
                 "ranked": row["ranked"] and table == RANKS,
-                "state": entry.boards[board.board].state if entry else "beside",
+                "state": entry.boards[board.board].state if entry else "reference",
                 "authors": facts["authors"],
                 "paper": facts["paper"],
                 "date": max((one.manifest.get("started", "")[:10] for one in own), default=""),

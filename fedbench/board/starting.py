@@ -34,7 +34,7 @@ from fedbench.suite.shipped import folder as suites
 CODE = "plugin"  # the folder of an entry's code
 
 
-def settle(home: Home) -> None:
+def copy_boards(home: Home) -> None:
     """Copy the boards of the installed fedbench, where it lies in a clone, to a home that has none."""
     ours, theirs = suites().parent / "board", home.folder / BOARDS
     if not theirs.exists() and (ours / BOARDS).is_dir():
@@ -42,7 +42,7 @@ def settle(home: Home) -> None:
         shutil.copy(ours / ".gitignore", home.folder)
 
 
-def begin(file: Path, name: str, board: Board, plugin: str | None) -> Entry:
+def begin_entry(file: Path, name: str, board: Board, plugin: str | None) -> Entry:
     """Write an entry of a method, or a further row into one that is there; both lack the hash of their results.
 
     Raises:
@@ -85,7 +85,7 @@ def _with_code(folder: Path, name: str, plugin: Path, registry: Registry) -> str
     return filled("entry", {**words, "CODE": hash_of_code(folder / CODE)})[Path(ENTRY)].decode()
 
 
-def finish(entry: Entry, board: Board, results: str | None, options: Mapping[str, Any]) -> None:
+def add_results(entry: Entry, board: Board, results: str | None, options: Mapping[str, Any]) -> None:
     """Compute the entry's results on a board, or take those of a folder, and write their hash into its file."""
     text = plans.text_of(board, [entry], space=entry.boards[board.board].space)
     plans.loaded(board, text, Registry(entry.files))

@@ -59,10 +59,10 @@ def new(name: str, plugin: str | None, on: str, version: int, results: str | Non
     from fedbench.board.entries import ENTRIES, ENTRY
 
     there = _home(home)
-    starting.settle(there)
-    entry = starting.begin(there.folder / ENTRIES / name / str(version) / ENTRY, name, there.board(on), plugin)
+    starting.copy_boards(there)
+    entry = starting.begin_entry(there.folder / ENTRIES / name / str(version) / ENTRY, name, there.board(on), plugin)
     with _watched(given) as options:
-        starting.finish(entry, there.board(on), results, options)
+        starting.add_results(entry, there.board(on), results, options)
     click.echo(f"{entry.name} is on {on}. Authors, paper and licence stand in its {ENTRY}.")
     _next(["fedbench", "board", "check", _short(entry.folder)])
 
@@ -74,7 +74,7 @@ def new(name: str, plugin: str | None, on: str, version: int, results: str | Non
 @HOME
 def check(paths: tuple, form: str, only: str | None, home: str) -> None:
     """Check entries, all if none is named: what their files say, their code against its contract, and their results
-    against the board's suite. All faults are told at once.
+    against the board's suite. All faults are listed at once.
 
     \b
     fedbench board check
@@ -86,7 +86,7 @@ def check(paths: tuple, form: str, only: str | None, home: str) -> None:
 
     there, entries = _entries(home, paths)
     boards = [there.board(only).board] if only else list(there.boards)
-    _alone([entry for entry in entries if entry.is_foreign])
+    _isolate([entry for entry in entries if entry.is_foreign])
     found: dict[str, list[Fault]] = {}
     known: dict[Path, Any] = {}
     for entry in entries:
@@ -140,7 +140,7 @@ def rerun(paths: tuple, cells: int, every: bool, salt: str | None, only: str | N
     from fedbench.board.seeds import salt_of
 
     there, entries = _entries(home, paths)
-    _alone([*entries, *(entry for entry in there.entries.values() if entry.ranks)])
+    _isolate([*entries, *(entry for entry in there.entries.values() if entry.ranks)])
     click.echo(f"Running {isolated()}.", err=True)
     wrong = False
     with _watched(given) as options:
@@ -196,7 +196,7 @@ def _entries(home: str, paths: Sequence[str]) -> tuple[Home, list[Entry]]:
     return there, [named[Path(path).resolve()] for path in paths] or list(named.values())
 
 
-def _alone(entries: Iterable[Entry]) -> None:
+def _isolate(entries: Iterable[Entry]) -> None:
     """Go on in a child without network, where there are such entries; the child has their packages."""
     from fedbench.board.children import again, isolated, packages_of
 

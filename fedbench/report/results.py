@@ -39,7 +39,7 @@ class ResultFrame(pandas.DataFrame):
     def _repr_html_(self) -> str:
         by = self.attrs.get("by")
         named = all(isinstance(name, str) for name in self.columns)
-        if by is None or not named or self.index.names != [None]:  # turned, grouped: a table of the user's own
+        if by is None or not named or self.index.names != [None]:  # transposed or grouped
             return pandas.DataFrame(self).to_html(notebook=True)
         legend = [*self.attrs["legend"]]
         if fractions := [name for name in self.columns if self.attrs["units"].get(name) == "fraction"]:
@@ -48,7 +48,7 @@ class ResultFrame(pandas.DataFrame):
             there = set(tables(self))
             pages = [one for one in self.attrs["pages"] if tuple(one["key"]) in there] or self.attrs["pages"]
             return style(with_attrs(self, pages=pages, legend=legend), "html")
-        # What told the tables apart is gone: one table, whose columns are called as they are in the frame.
+        # Without the columns that separate its tables it is one table, with the frame's own column names.
         formats = {name: replace(format_in(self.attrs, name), title=name) for name in self.columns}
         whole: dict[str, Any] = {
             "by": [],

@@ -47,7 +47,7 @@ trials: 2
 seeds: [0, 1, 2]
 tolerance: 1.0
 control: head_only
-beside: [head_only, majority]
+references: [head_only, majority]
 hidden: {seeds: 3, salt_sha256: DIGEST}
 held_out: draw
 history:

@@ -79,7 +79,7 @@ def test_ranked_older_and_withdrawn_rows_stand_apart(walked, tmp_path):
     assert fedbench("board", "build", cwd=folder).exit_code == 0
     rows = {row["method"]: row for row in csv.DictReader((folder / "site/lite.csv").read_text().splitlines())}
     assert rows["mine"]["table"] == "ranked" and rows["mine"]["group"] and rows["mine"]["state"] == "rerun"
-    assert rows["head_only"]["state"] == "beside" and rows["majority"]["group"] == ""
+    assert rows["head_only"]["state"] == "reference" and rows["majority"]["group"] == ""
     text = (folder / "site/lite.html").read_text()
     assert "<h2>Ranked</h2>" in text and "without network, in a test" in text
     board.write_text(board.read_text().replace("version: 1\ntitle", "version: 2\ntitle"))

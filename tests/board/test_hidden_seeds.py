@@ -134,7 +134,7 @@ def test_the_shipped_boards_carry_hashes_of_their_suites_and_of_salts_and_lite_p
             2,
         }
         listed = {one if isinstance(one, str) else one["name"] for one in plain["methods"]}
-        assert {board.control, *board.beside} <= listed
+        assert {board.control, *board.references} <= listed
     states = {row.state for entry in home.entries.values() for row in entry.boards.values()}
     assert states == {"submitted"}  # nobody else has run them again
 
@@ -150,7 +150,7 @@ def test_a_challenge_with_another_setting_marks_both_rows(home, isolated):
     (folder / "entry.yaml").write_text(text)
     file = home.folder / "boards/lite.yaml"
     text = file.read_text().replace("held_out: draw\n", "")
-    file.write_text(text.replace("beside: [head_only, majority]", "beside: []"))
+    file.write_text(text.replace("references: [head_only, majority]", "references: []"))
     git(home.folder.parent, "add", "-A")
     git(home.folder.parent, "commit", "-qm", "challenge")
     there = Home(home.folder)
