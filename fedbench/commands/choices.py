@@ -164,14 +164,25 @@ def _seeds(context: click.Context, parameter: click.Parameter, given: tuple[str,
     return tuple(found)
 
 
-def hint(option: str, instead: str) -> Callable[[Callable], Callable]:
-    """An option that people expect and that there is not: given, it ends the command with what there is."""
+def _refusing(option: str, message: str) -> Callable[[Callable], Callable]:
+    """A hidden option: given, it ends the command with a message, in which VALUE stands for its value."""
 
     def refuse(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
         if value is not None:
-            raise UserError(f"{option} {value}: there is no such option; {instead.replace('VALUE', value)}")
+            raise UserError(message.replace("VALUE", value))
 
-    return click.option(option, f"no_{option.strip('-')}", hidden=True, expose_value=False, callback=refuse)
+    name = f"refused_{option.strip('-').replace('-', '_')}"
+    return click.option(option, name, hidden=True, expose_value=False, callback=refuse)
+
+
+def hint(option: str, instead: str) -> Callable[[Callable], Callable]:
+    """An option that people expect and that there is not. instead: what there is; VALUE is what was given."""
+    return _refusing(option, f"{option} VALUE: there is no such option; {instead}")
+
+
+def gone(option: str, instead: str) -> Callable[[Callable], Callable]:
+    """An option that is no more. instead: what replaces it."""
+    return _refusing(option, f"{option} is gone: {instead}")
 
 
 SUITE = click.argument("suite", type=SuiteFile())
@@ -297,18 +308,6 @@ cells = takes(
     click.option("--data", metavar="NAME", help="Replace the data by NAME: an overlay or a data set, e.g. embedded."),
     PLUGINS,
 )
-
-
-def gone(option: str, instead: str) -> Callable[[Callable], Callable]:
-    """An option that is no more: given, it ends the command with what replaces it."""
-
-    def refuse(context: click.Context, parameter: click.Parameter, value: Any) -> None:
-        if value is not None:
-            raise UserError(f"{option} is gone: {instead}")
-
-    return click.option(
-        option, f"gone_{option.strip('-').replace('-', '_')}", hidden=True, expose_value=False, callback=refuse
-    )
 
 
 class Bytes(click.ParamType):

@@ -175,13 +175,14 @@ class _Maker:
         roles = {row.method: self.asked.roles.get(self.labels.get(row.method, ""), "method") for row in board.rows}
         curves = lines(drawn, board.metric, self.most)
         self.thinned |= any(one["of"] > self.most for part in curves.values() for one in part)
-        page = self._page(key, leaderboard([board]), leaderboard([board], every_domain=True))
+        many = has_many_domains(board)
+        page = self._page(key, leaderboard([board]), leaderboard([board], every_domain=True) if many else None)
         return {
             "key": key,
             **board.place._asdict(),
             "title": title if title else board.place.scenario,
             "domains": list(board.domains),
-            "many": has_many_domains(board),
+            "many": many,
             "baseline": board.baseline,
             "byClient": board.by_client,
             "caption": page["tables"][0]["caption"],
