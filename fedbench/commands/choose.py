@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -74,7 +74,7 @@ def choose(
     from fedbench.report.views.choice import accuracies, choice
     from fedbench.results import examine
 
-    there = named(given.split(","))
+    there = clients_by_device(given.split(","))
     registry = Registry(plugins, timeout=timeout)
     scored: Accuracies | None = None
     notes: list[str] = []
@@ -82,15 +82,14 @@ def choose(
         scored = accuracies(examine([results]).read(("eval", "sizes")).results, scenario)
         others = [name for name in scored.backbones if name != backbone]
         notes += [f"{results}: accuracies are those of {', '.join(others)}, not of {backbone}"] if others else []
-        unsized = [method for method, sizes in scored.scores.items() if set(sizes) == {None}]
-        notes += [f"not scored at sizes, which takes `evaluation: {{sizes: true}}`: {', '.join(unsized)}"] * bool(
-            unsized
-        )
+        if unsized := [method for method, sizes in scored.scores.items() if set(sizes) == {None}]:
+            notes.append(f"not scored at sizes, which takes `evaluation: {{sizes: true}}`: {', '.join(unsized)}")
     if seconds is not None:
         sets = (*sets, f"fit={{memory: true, seconds: {seconds:.17g}}}")
     suite = of_backbone(backbone, methods, list(there), registry, {"sets": sets})
     answer = fits_of(suite, ((), (), (), ()), CachedFacts(registry, suite.base), images, timeout or DEADLINE)
-    fits = {method: [one for one in own if one.device.name in there] for method, own in _only(answer.found).items()}
+    (found,) = answer.found.values() or ({},)  # of the one scenario that `of_backbone` makes
+    fits = {method: [one for one in own if one.device.name in there] for method, own in found.items()}
     matrix, cells = choice(
         backbone, fits, registry.catalogue.roles, scored, (answer.ruled, answer.how), [*notes, *answer.missing], there
     )
@@ -98,7 +97,7 @@ def choose(
     sys.exit(1 if warn_of_lost(registry) or answer.failed else 0)
 
 
-def named(given: Sequence[str]) -> dict[str, int]:
+def clients_by_device(given: Sequence[str]) -> dict[str, int]:
     """By name of a device, how many clients have it: `phone_high`, or `phone_high:4`. Raises UserError."""
     found: dict[str, int] = {}
     for one in given:
@@ -112,8 +111,3 @@ def named(given: Sequence[str]) -> dict[str, int]:
             )
         found[name] = found.get(name, 0) + clients
     return found
-
-
-def _only(found: Any) -> Any:
-    """What fits in the one scenario that there is."""
-    return next(iter(found.values()), {})
