@@ -69,9 +69,9 @@ def round_of_training() -> Figure:
     )
     _box(ax, 0.3, 3.35, 8.6, 0.75, text, "#f3f6f8")
     held_by = {
-        "client 1 holds 6 layers": [0, 1, 2, 3, 4, 5],
-        "client 2 holds 4": [0, 2, 3, 5],
-        "client 3 holds 2": [1, 4],
+        "a client of 6 layers": [0, 1, 2, 3, 4, 5],
+        "one of 4": [0, 2, 3, 5],
+        "one of 2": [1, 4],
     }
     does = "trains the adapters of\nthese layers and the\nclassifier on its own\nimages"
     for n, (title, held) in enumerate(held_by.items()):
@@ -112,7 +112,7 @@ def allocations() -> Figure:
         ax.tick_params(which="both", length=0, labelsize=8)
         ax.spines[:].set_visible(False)
     axes[0].set_xticks([0, 5, 11], ["layer 1", "layer 6", "layer 12"])
-    axes[0].set_yticks(range(6), [f"client {n + 1}, L_n = {L_n}" for n, L_n in enumerate(CAPACITIES)])
+    axes[0].set_yticks(range(6), [f"L_n = {L_n}" for L_n in CAPACITIES])
     marks = [Rectangle((0, 0), 1, 1, facecolor=colour) for colour in (TRAINED, FROZEN, ABSENT)]
     names = ["held and trained", "held, run frozen", "absent"]
     figure.legend(marks, names, loc="outside upper center", ncols=3, fontsize=8, frameon=False)

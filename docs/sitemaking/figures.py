@@ -5,12 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas
 import torch
 from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 
 import fedbench
 from fedbench.families.allocation import draw
@@ -56,7 +58,7 @@ def overview() -> Figure:
     """Who trains which layers in one round, and accuracy against bytes of every method on the ViT."""
     figure = Figure(figsize=(9.2, 4.2), layout="constrained", **STYLE)
     left, right = figure.subfigures(1, 2, width_ratios=[1.0, 1.5])
-    left.suptitle("Who trains which layers in a round", fontsize=10)
+    left.suptitle("Which layers six clients train in a round", fontsize=10)
     registry = Registry()
     axes = left.subplots(2, 1, sharex=True)
     shown = {"FedRA: random layers": "random", "InclusiveFL, DepthFL: the first layers": "prefix"}
@@ -66,15 +68,15 @@ def overview() -> Figure:
         M = draw(allocate, torch.tensor(CAPACITIES), 12, 0, list(range(6)), {}, generator, lambda: torch.ones(12))
         ax.imshow(M, cmap=ListedColormap(["#e8eef3", COLOURS["Depth"]]), aspect="auto")
         ax.set_title(title, fontsize=9)
-        ax.set_yticks(range(6), [f"client {n + 1} holds {L_n}" for n, L_n in enumerate(CAPACITIES)], fontsize=7.5)
+        ax.set_yticks(range(6), [f"holds {L_n}" for L_n in CAPACITIES], fontsize=7.5)
         ax.set_xticks([x - 0.5 for x in range(13)], minor=True)
         ax.set_yticks([y - 0.5 for y in range(7)], minor=True)
         ax.grid(which="minor", color="white", linewidth=1.5)
         ax.tick_params(which="both", length=0)
         ax.spines[:].set_visible(False)
     axes[1].set_xticks([0, 5, 11], ["layer 1", "layer 6", "layer 12"], fontsize=8)
-    right.suptitle("Accuracy against bytes sent (ViT, methods above 55 %)", fontsize=10)
-    _pareto(right.subplots(), "micro_vit", least=55, legend="lower right")
+    right.suptitle("Accuracy against bytes sent (ViT)", fontsize=10)
+    _pareto(right.subplots(), "micro_vit", legend="lower left")
     return figure
 
 
@@ -83,7 +85,7 @@ def field() -> Figure:
     figure = Figure(figsize=(10.4, 4.6), layout="constrained", **STYLE)
     axes = figure.subplots(1, 2, sharey=True)
     for ax, (backbone, title) in zip(axes, BACKBONES.items(), strict=True):
-        _pareto(ax, backbone, least=40, legend="lower left" if backbone == "micro_mixer" else None)
+        _pareto(ax, backbone, legend="lower left" if backbone == "micro_mixer" else None)
         ax.set_title(title, fontsize=10)
     axes[1].set_ylabel("")
     return figure
@@ -93,10 +95,10 @@ def field() -> Figure:
 UNNAMED = {"lora_fair", "fedex_lora", "packed", "hetlora", "raflora", "fed_plora", "fedrod", "fedvz"}
 
 
-def _pareto(ax: Axes, backbone: str, least: float, legend: str | None) -> None:
-    """Mean accuracy against the bytes of the run, for methods above `least` %; bars are standard deviations."""
+def _pareto(ax: Axes, backbone: str, legend: str | None) -> None:
+    """Mean accuracy against the bytes of the run, of all methods that send any; bars are standard deviations."""
     frame = compared("field_tuned", "pareto", "bytes")
-    frame = frame[(frame.backbone == backbone) & (100 * frame["mean"] > least) & (frame.spent > 0)]
+    frame = frame[(frame.backbone == backbone) & (frame.spent > 0)]
     frame = frame[~frame.method.str.contains("/")]
     family = families()
     for name, colour in COLOURS.items():
@@ -108,7 +110,7 @@ def _pareto(ax: Axes, backbone: str, least: float, legend: str | None) -> None:
     ticks = [20, 50, 100, 200]
     ax.set_xticks(ticks, [str(tick) for tick in ticks])
     ax.set_xlim(20, 380)
-    ax.set_ylim(least, 100)
+    ax.set_ylim(0, 100)
     ax.minorticks_off()
     ax.set_xlabel("MB that all six clients send and receive in 12 rounds", fontsize=8.5)
     ax.set_ylabel("accuracy, % (mean and sd of 5 seeds)", fontsize=8.5)
@@ -174,29 +176,39 @@ def differences(pairs: Sequence[tuple[str, str]]) -> pandas.DataFrame:
 
 
 def forest(*pairs: tuple[str, str]) -> Figure:
-    """A forest plot of differences, a panel for each backbone. A hollow mark is not significantly different from 0."""
+    """A forest plot of differences, a panel for each backbone, both of one scale."""
     frame = differences(pairs)
     figure = Figure(figsize=(9.2, 0.9 + 0.2 * len(pairs) * len(SCENARIOS)), layout="constrained", **STYLE)
-    axes = figure.subplots(1, 2, sharey=True)
+    axes = figure.subplots(1, 2, sharex=True, sharey=True)
     colours = dict(zip(pairs, ("#0072b2", "#d55e00", "#009e73"), strict=False))
     titles = list(SCENARIOS.values())
     for ax, (backbone, title) in zip(axes, BACKBONES.items(), strict=True):
         ax.axvline(0, color="#555555", linewidth=0.8)
         for row in frame[frame.backbone == backbone].itertuples():
             y = titles.index(row.scenario) + 0.24 * (pairs.index(row.pair) - (len(pairs) - 1) / 2)
-            colour = colours[row.pair]
-            inside = colour if row.verdict in ("better", "worse") else "white"
-            ax.plot([row.low, row.high], [y, y], color=colour, linewidth=1.6)
-            ax.plot(row.difference, y, "o", color=colour, markerfacecolor=inside, markersize=5)
+            _difference(ax, y, row, colours[row.pair])
         ax.set_title(title, fontsize=10)
         ax.set_xlabel("points of accuracy, 95 % interval", fontsize=8.5)
         _plain(ax)
     axes[0].set_yticks(range(len(titles)), titles)
     axes[0].invert_yaxis()
-    for one, other in pairs:
-        axes[1].plot([], [], "o-", color=colours[one, other], label=f"{NAMES[one]} minus {NAMES[other]}")
-    figure.legend(*axes[1].get_legend_handles_labels(), loc="outside upper center", ncols=3, fontsize=8, frameon=False)
+    _key(figure, {f"{NAMES[one]} minus {NAMES[other]}": colours[one, other] for one, other in pairs})
     return figure
+
+
+def _difference(ax: Axes, y: float, row: Any, colour: str) -> None:
+    """A mark with its interval; the mark is hollow where the verdict is not significant."""
+    inside = colour if row.verdict in ("better", "worse") else "white"
+    ax.plot([row.low, row.high], [y, y], color=colour, linewidth=1.6)
+    ax.plot(row.difference, y, "o", color=colour, markerfacecolor=inside, markersize=5)
+
+
+def _key(figure: Figure, colours: Mapping[str, str]) -> None:
+    """The legend of a forest plot: what its colours mean, and its hollow marks."""
+    marks = [Line2D([], [], marker="o", color=colour, label=name) for name, colour in colours.items()]
+    hollow = {"marker": "o", "linestyle": "none", "color": "#555555", "markerfacecolor": "white"}
+    marks.append(Line2D([], [], label="hollow: not significantly different from 0", **hollow))
+    figure.legend(handles=marks, loc="outside upper center", ncols=4, fontsize=8, frameon=False)
 
 
 # By (folder, backbone), the titles of panels.
@@ -207,41 +219,35 @@ TEXTS = {
 }
 
 
-def others(panels: Mapping[tuple[str, str], str], height: float, base: str = "fedra") -> Figure:
-    """One method minus every other, sorted by the first panel; the colour is the family's. A hollow mark is not
-    significantly different from 0."""
+def others(panels: Mapping[tuple[str, str], str], height: float, base: str) -> Figure:
+    """Every method minus `base`, sorted by the first panel, all panels of one scale; the colour is the family's."""
     rows = []
     for folder in dict.fromkeys(folder for folder, _ in panels):
         for row in compared(folder, "pairs").itertuples():
             if base in (row.method, row.other):
-                sign = 100 if row.method == base else -100
+                sign = -100 if row.method == base else 100
                 low, high = sorted((sign * row.ci_low, sign * row.ci_high))
                 other = row.other if row.method == base else row.method
-                significant = row.verdict in ("better", "worse")
-                rows.append((folder, row.backbone, other, sign * row.difference, low, high, significant))
-    names = ["folder", "backbone", "other", "difference", "low", "high", "significant"]
+                rows.append((folder, row.backbone, other, sign * row.difference, low, high, row.verdict))
+    names = ["folder", "backbone", "other", "difference", "low", "high", "verdict"]
     of_panel = pandas.DataFrame(rows, columns=names).groupby(["folder", "backbone"]).get_group
-    order = of_panel(next(iter(panels))).sort_values("difference").other.tolist()
+    order = of_panel(next(iter(panels))).sort_values("difference", ascending=False).other.tolist()
     family = families()
     figure = Figure(figsize=(9.2, height), layout="constrained", **STYLE)
-    axes = figure.subplots(1, 2, sharey=True)
+    axes = figure.subplots(1, 2, sharex=True, sharey=True)
     shown = set()
     for ax, (panel, title) in zip(axes, panels.items(), strict=True):
         ax.axvline(0, color="#555555", linewidth=0.8)
         for row in of_panel(panel).itertuples():
-            y = order.index(row.other)
             colour = COLOURS[family.get(row.other, "Depth")]  # names of a suite's own are variants of depth
             shown.add(colour)
-            ax.plot([row.low, row.high], [y, y], color=colour, linewidth=1.6)
-            ax.plot(row.difference, y, "o", color=colour, markerfacecolor=colour if row.significant else "white")
+            _difference(ax, order.index(row.other), row, colour)
         ax.set_title(title, fontsize=10)
-        ax.set_xlabel(f"{NAMES[base]} minus the other, points of accuracy, 95 % interval", fontsize=8.5)
+        ax.set_xlabel(f"method minus {NAMES[base]}, points of accuracy, 95 % interval", fontsize=8.5)
         _plain(ax)
     axes[0].set_yticks(range(len(order)), order)
     axes[0].invert_yaxis()
-    known = {name: colour for name, colour in COLOURS.items() if colour in shown}
-    marks = [axes[1].plot([], [], "o-", color=colour, label=name)[0] for name, colour in known.items()]
-    figure.legend(handles=marks, loc="outside upper center", ncols=4, fontsize=8, frameon=False)
+    _key(figure, {name: colour for name, colour in COLOURS.items() if colour in shown})
     return figure
 
 
@@ -342,7 +348,7 @@ FIGURES: dict[str, Callable[[], Figure]] = {
     "overview": overview,
     "prefixes": lambda: forest(("fedra", "inclusivefl"), ("fedra", "depthfl")),
     "probe": lambda: forest(*((name, "head_only") for name in ("fedra", "inclusivefl", "depthfl"))),
-    "others": lambda: others(FIELD, 6.4),
+    "others": lambda: others(FIELD, 6.4, "fedra"),
     "texts": lambda: others(TEXTS, 4.2, "head_only"),
     "field": field,
     "devices": devices,

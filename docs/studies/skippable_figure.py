@@ -30,6 +30,8 @@ LEFT_OUT = 6  # of 12: what a client of the scenario all_6 does without
 OURS, THEIRS, CONTROL = "fedra", "inclusivefl", "head_only"
 COLORS = {"micro_vit": "#0072B2", "micro_mixer": "#D55E00"}  # Okabe and Ito's
 MARKERS = "o^vsDPXph<>*"
+TITLES = {"all_6": "6 of 12 layers each", "mixed": "depths at most 10"}
+BACKBONES = {"micro_vit": "ViT", "micro_mixer": "MLP-Mixer"}
 
 Scores = Mapping[tuple[str, str, str], Mapping[int, float]]  # by scenario, weights and method, then by seed
 
@@ -160,14 +162,15 @@ def figure(found: Sequence[Dot], k: int = LEFT_OUT) -> Figure:
                     np.mean(dot.kept), np.mean(dot.gain), xerr=bar(dot.kept), yerr=bar(dot.gain), color=color,
                     marker=recipes[dot.recipe], markersize=6, elinewidth=0.7, capsize=1.5, linestyle="none",
                 )  # fmt: skip
-            ax.set_title(scenario)
+            ax.set_title(TITLES.get(scenario, scenario))
             ax.set_xlabel(f"probe's score kept without {k} random layers (%)")
             ax.grid()
         axes[0].set_ylabel("FedRA minus InclusiveFL (points)")
         for backbone in dict.fromkeys(dot.backbone for dot in found):
-            axes[0].plot([], [], marker="o", linestyle="none", color=COLORS.get(backbone, GREY), label=backbone)
+            name = BACKBONES.get(backbone, backbone)
+            axes[0].plot([], [], marker="o", linestyle="none", color=COLORS.get(backbone, GREY), label=name)
         for recipe, marker in recipes.items():
-            axes[0].plot([], [], marker=marker, linestyle="none", color=GREY, label=recipe)
+            axes[0].plot([], [], marker=marker, linestyle="none", color=GREY, label=recipe.replace("_", " "))
         legend_below(drawn, axes, WIDTH)
     return drawn
 

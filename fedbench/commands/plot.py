@@ -215,7 +215,7 @@ class _Chosen:
     def __init__(self, kind: str, choices: Mapping[str, Any], *more: str) -> None:
         if find_spec("matplotlib") is None:
             raise UserError("pictures need matplotlib: pip install 'fedbench-heft[plots]'")
-        from fedbench.report.grouping import select
+        from fedbench.report.grouping import in_pictures, select
         from fedbench.report.pictures import style
 
         self.pictures = import_module(f"fedbench.report.pictures.{MODULES.get(kind, kind)}")
@@ -227,6 +227,8 @@ class _Chosen:
         there = examine(choices["paths"])
         found = there.only(lambda results: select(results, *names)).read((*COMPARED, *more))
         self.results: Sequence[Result] = found.results
+        if kind in ("curves", "pareto") and not choices["methods"]:
+            self.results = in_pictures(self.results, self.roles)
         click.get_current_context().meta[WRONG] = found.wrong
 
     @cached_property

@@ -147,6 +147,17 @@ def roles_of(results: Sequence[Result], roles: Mapping[str, str]) -> dict[str, s
     return {**roles, **{name: said[name] for name in sorted(said) if name not in roles}}
 
 
+def in_pictures(results: Sequence[Result], roles: Mapping[str, str]) -> list[Result]:
+    """Without constant answers, far from whose scores and costs all others would share a corner of a picture. They
+    stay where each client is tested on its own images, and where there is nothing else. roles: of methods, by name."""
+
+    def drawn(result: Result) -> bool:
+        by_client = result.manifest.get("config", {}).get("evaluation", {}).get("by") == "client"
+        return by_client or roles.get(registered([result])) != "constant"
+
+    return list(filter(drawn, results)) or list(results)
+
+
 def cited(results: Sequence[Result], papers: Mapping[str, str]) -> list[str]:
     """`fedra, fedra_cover (based on fedra): Su et al., ...` for every paper that a method of these results is from, in
     their order. papers: of installed methods, by name; those of others stand in their results."""

@@ -7,7 +7,7 @@ from boards import board, row, write
 from factories import eval_rows, write_cell
 
 from fedbench.errors import UserError
-from fedbench.report.grouping import select
+from fedbench.report.grouping import in_pictures, select
 from fedbench.report.leaderboards import leaderboards
 from fedbench.results import load, merge_index
 
@@ -120,3 +120,15 @@ def test_seeds_that_draw_their_own_data_are_one_leaderboard_that_says_so(tmp_pat
 def test_data_of_other_draws_than_the_seed_stay_apart(tmp_path):
     drawn(tmp_path, [(0, 0), (1, 0), (2, 5)])
     assert [found.place.variant for found in leaderboards(load([tmp_path]))] == ["data.draw=0", "data.draw=5"]
+
+
+def test_pictures_leave_constant_answers_out_unless_clients_are_tested_or_nothing_else_is_there(tmp_path):
+    write(tmp_path / "s", "fedra", (0.8, 0.6))
+    write(tmp_path / "s", "majority", (0.1, 0.1))
+    here = eval_rows({12: {"a": 0.1, "b": 0.1}})
+    by_client = write_cell(tmp_path / "s", "majority", scenario="own", evaluation__by="client", evaluation=here)
+    found, roles = load([tmp_path]), {"majority": "constant"}
+    drawn = in_pictures(found, roles)
+    assert [(r.entry.method, r.folder == by_client) for r in drawn] == [("fedra", False), ("majority", True)]
+    constant = [r for r in found if r not in drawn]
+    assert len(constant) == 1 and in_pictures(constant, roles) == constant

@@ -6,7 +6,7 @@ const boardTable = (board) => {
   const rows = rowsOf(board), byPlace = new Map(rows.map((row) => [row.at, row]));
   const intervals = columns.find((c) => c.title === "95 % interval");
   const spans = (intervals?.cells || []).map((cell) => bounds(textOf(cell)));
-  const ends = spans.filter(Boolean).flat(), low = Math.min(...ends), high = Math.max(...ends);
+  const ends = drawnOf(board).flatMap((row) => spans[row.at] || []), low = Math.min(...ends), high = Math.max(...ends);
   const lead = best(board, columns);
   const [title, way] = [state.sort.slice(0, -1), state.sort.slice(-1)];
   return drawTable(table, {
@@ -25,7 +25,7 @@ const boardTable = (board) => {
     },
     body: (td, column, at) => {
       if (column.title === "average" && lead === at) td.classList.add("best");
-      if (column === intervals && spans[at]) td.append(strip(spans[at], low, high));
+      if (column === intervals && spans[at] && spans[at][0] >= low && spans[at][1] <= high) td.append(strip(spans[at], low, high));
     },
   });
 };

@@ -25,7 +25,7 @@ const curves = (board, W) => {
   const there = Object.entries(DATA.axes).filter(([axis]) => Object.values(board.lines).some((seeds) => seeds.every((s) => s.x[axis])));
   const axis = there.some(([name]) => name === state.x) ? state.x : "rounds";
   const lines = {};
-  for (const label of rowsOf(board).filter((row) => !row.output).map((row) => row.label)) {
+  for (const label of drawnOf(board).filter((row) => !row.output).map((row) => row.label)) {
     const seeds = (board.lines[label] || []).filter((line) => state.seed === "" || String(line.seed) === state.seed);
     const points = seeds.length ? lineOf(seeds, axis, domain) : null;
     if (points && points.length) lines[label] = points;

@@ -9,7 +9,7 @@ const pareto = (board, W) => {
   const there = Object.keys(board.fronts);
   if (!there.length || state.seed !== "") return null; // a front is one of means
   const what = there.includes(state.cost) ? state.cost : there[0], columns = board.page.tables[0].columns;
-  const places = new Map(rowsOf(board).map((row) => [row.label, row.at]));
+  const places = new Map(drawnOf(board).map((row) => [row.label, row.at]));
   const points = board.fronts[what].filter((p) => places.has(p.label) && p.spent > 0)
     .map((p) => ({ ...p, y: worth(scoreIn(columns, "average", places.get(p.label), "score")) })).filter((p) => p.y !== null);
   if (points.length < 2) return null;

@@ -41,6 +41,8 @@ const placeOf = (board) => (board.suite === board.scenario ? board.suite : `${bo
 const rowsOf = (board) => board.rows
   .map((row, at) => ({ ...row, at }))
   .filter((row) => wanted("method", row.method) && wanted("role", row.role));
+// Without a constant answer that nobody ranks: far from it, all others would share a corner of a picture.
+const drawnOf = (board) => rowsOf(board).filter((row) => row.role !== "constant" || row.ranked);
 const columnsOf = (board) => (state.seed === "" ? board.page.tables[0].columns : board.seeds[state.seed] || soloColumns(board));
 // Where a leaderboard has one seed alone, it is that seed's already.
 const soloColumns = (board) => {
