@@ -14,6 +14,7 @@ from fedbench.disk import hash_of_file, hash_of_json, write_atomically
 from fedbench.errors import UserError
 from fedbench.options import Count, NotNegative
 from fedbench.registry.registry import Registry
+from fedbench.report.citing import bibtex
 from fedbench.results import Result, examine
 from fedbench.results.content import digest_of_cell
 from fedbench.suite.keys import Seeds
@@ -303,7 +304,6 @@ def described(method: str, entry: Entry | None, registered: str, registry: Regis
     own = entry.authors if entry else []
     if registered != method and not own:  # a label of the suite, which varies another method
         paper, own = f"extends {registered}: {paper}", ["fedbench"]
-    note = "".join(f"\\{c}" if c in "&%#_" else c for c in paper)
-    made = f"@misc{{{method},\n  note = {{{note}}}\n}}" if paper else ""
+    made = bibtex(paper, method) if paper else ""
     authors = ", ".join(own) or paper.partition(",")[0] or "fedbench"
     return {"authors": authors, "paper": paper, "bibtex": (entry.bibtex.strip() if entry else "") or made}

@@ -212,14 +212,15 @@ JOBS = click.option(
     metavar="auto|N",
     help="How many cells run at one time; auto: one for each core.",
 )
-FORM = click.option(
-    "--format",
-    "form",
-    type=click.Choice(["rich", "csv", "json", "markdown", "latex"]),
-    default="rich",
-    show_default=True,
-    help="The format of the output.",
-)
+
+
+def _format(*more: str, help: str) -> Callable[[Callable], Callable]:
+    forms = click.Choice(["rich", "csv", "json", "markdown", "latex", *more])
+    return click.option("--format", "form", type=forms, default="rich", show_default=True, help=help)
+
+
+FORM = _format(help="The format of the output.")
+FORM_OR_BIBTEX = _format("bibtex", help="The format of the output; bibtex: the papers that the methods are from.")
 
 
 def output(metavar: str, help: str, default: str | None = None) -> Callable[[Callable], Callable]:

@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from fedbench.commands.choices import BASELINE, FORM, METRIC, PATHS, SELECTION, Amount, gone, results_of, takes
+from fedbench.commands.choices import (
+    BASELINE,
+    FORM_OR_BIBTEX,
+    METRIC,
+    PATHS,
+    SELECTION,
+    Amount,
+    gone,
+    results_of,
+    takes,
+)
 from fedbench.commands.output import put, tell_left_out
 from fedbench.commands.terminal import say
 from fedbench.errors import UserError
@@ -62,7 +72,7 @@ SHOWN = (
         "--columns", multiple=True, metavar="A,B,...", help="Only these columns after the names, in this order."
     ),
     gone("--where", "sort rows with --sort, choose columns with --columns; `load()` and --format csv have all rows"),
-    FORM,
+    FORM_OR_BIBTEX,
 )
 COSTS = click.Choice(["bytes", "flops", "seconds", "joules", "memory"])
 EVERY = ("metric", "at", "baseline", "equivalent")  # of OPTIONS

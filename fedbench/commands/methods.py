@@ -6,14 +6,14 @@ import sys
 
 import click
 
-from fedbench.commands.choices import FORM, PLUGINS
+from fedbench.commands.choices import FORM_OR_BIBTEX, PLUGINS
 from fedbench.commands.output import put, warn_of_lost
 from fedbench.registry.registry import Registry
 
 
 @click.command()
 @PLUGINS
-@FORM
+@FORM_OR_BIBTEX
 def methods(plugins: tuple, form: str) -> None:
     """List the methods by family, with what they limit, their role in a leaderboard, and their paper.
 
@@ -21,6 +21,7 @@ def methods(plugins: tuple, form: str) -> None:
     fedbench methods
     fedbench methods --plugin mine.py
     fedbench methods --format csv
+    fedbench methods --format bibtex > methods.bib
     fedbench plugins show fedra
 
     Exit code: 0, or 1 if a plugin could not be read.

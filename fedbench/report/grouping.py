@@ -158,17 +158,6 @@ def in_pictures(results: Sequence[Result], roles: Mapping[str, str]) -> list[Res
     return list(filter(drawn, results)) or list(results)
 
 
-def cited(results: Sequence[Result], papers: Mapping[str, str]) -> list[str]:
-    """`fedra, fedra_cover (based on fedra): Su et al., ...` for every paper that a method of these results is from, in
-    their order. papers: of installed methods, by name; those of others stand in their results."""
-    labels: dict[str, dict[str, None]] = {}
-    for r in results:
-        name, label = registered([r]), r.entry.method
-        if paper := papers.get(name) or r.manifest.get("method", {}).get("paper"):
-            labels.setdefault(paper, {})[label if label == name else f"{label} (based on {name})"] = None
-    return [f"{', '.join(names)}: {paper}" for paper, names in labels.items()]
-
-
 def by_options(results: Sequence[Result]) -> list[tuple[str, list[Result]]]:
     """The results of one method's name, split where its options, own settings or plugins' code differ, with the text of
     what does."""

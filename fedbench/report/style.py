@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas
 
+from fedbench.report.citing import bibliography, listed
 from fedbench.report.frames import cells, is_blank, records
 from fedbench.report.layout import Column, Page, Shown, Table, laid_out
 from fedbench.words import escape_json, visible
@@ -97,7 +98,7 @@ def to_markdown(found: pandas.DataFrame) -> str:
         if below := (*page.remarks, *page.notes):
             lines += ["", *(f"- {_escape_markdown(note)}" for note in below)]
         parts.append("\n".join(lines))
-    sources = "\n".join(f"- {_escape_markdown(source)}" for source in found.attrs.get("sources", ()))
+    sources = "\n".join(f"- {_escape_markdown(source)}" for source in listed(found.attrs.get("papers", {})))
     legend = " ".join(map(_escape_markdown, found.attrs["legend"]))
     return "\n\n".join([*parts, legend, *([f"Sources:\n\n{sources}"] if sources else [])]) + "\n"
 
@@ -142,8 +143,13 @@ def to_latex(found: pandas.DataFrame) -> str:
                 text = "; ".join(filter(None, (text, page.warning if table is page.tables[0] and not part else "")))
                 lines += _tabular(columns, "; ".join(filter(None, (shared, page.title, text))), table.ceilings, labels)
         lines += map(_comment_of_latex, (*filter(None, [page.above]), *page.remarks, *page.notes))
-    below = (*found.attrs["legend"], *found.attrs.get("sources", ()))
+    below = (*found.attrs["legend"], *listed(found.attrs.get("papers", {})))
     return "\n".join([*lines, *map(_comment_of_latex, below)]) + "\n"
+
+
+def to_bibtex(found: pandas.DataFrame) -> str:
+    """The papers that the methods of a table are from. Raises: UserError for a table of other things than methods."""
+    return bibliography(found.attrs.get("papers", {}))
 
 
 def _parts(table: Table) -> Iterator[tuple[Sequence[Column], str]]:
@@ -237,6 +243,7 @@ def _escape_html(text: str) -> str:
 
 FORMATS: Mapping[str, Callable[[pandas.DataFrame], str]] = {
     "csv": to_csv, "json": to_json, "markdown": to_markdown, "latex": to_latex, "html": to_html,
+    "bibtex": to_bibtex,
 }  # fmt: skip
 
 

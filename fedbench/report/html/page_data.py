@@ -7,14 +7,16 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 import pandas
 
 from fedbench import __version__
 from fedbench.errors import UserError
+from fedbench.report.citing import cited, listed
 from fedbench.report.frames import PLACE, records, with_attrs
-from fedbench.report.grouping import Place, cited, headings, registered, select
+from fedbench.report.grouping import Place, headings, registered, select
 from fedbench.report.html.origin import origin
 from fedbench.report.layout import Column, Page, laid_out
 from fedbench.report.leaderboards import Leaderboard, leaderboards
@@ -98,6 +100,7 @@ def gather(results: Sequence[Result], asked: Asked, wrong: Sequence[str] = (), l
     points = fronts(found)
     maker = _Maker(asked, results, found, drawn, points, labels, gathered.texts, _most(results), len(found) <= DETAILED)
     gathered.data["suites"] = [maker.suite(one) for one in standings(found, asked.equivalent)]
+    gathered.data["cites"] = bool(maker.papers)
     gathered.data["thinned"] = maker.most if maker.thinned else None
     gathered.data["detailed"] = maker.detailed
     return gathered
@@ -138,7 +141,7 @@ class _Maker:
 
     def __post_init__(self) -> None:
         self.seeds = self._by_seed() if self.detailed else {}
-        self.sources = cited(self.results, self.asked.papers)
+        self.papers = cited(self.results, self.asked.papers)
         view = partial(deployable, self.boards, self.asked.equivalent)
         self.sizes = self._pages("sizes", view)
 
@@ -153,7 +156,7 @@ class _Maker:
             "name": standing.suite,
             "profile": standing.profile,
             "shared": titles.shared,
-            "sources": cited(mine, self.asked.papers),
+            "sources": listed(cited(mine, self.asked.papers)),
             "summary": self._page(f"summary {name}", lettered(summary([standing]))) if several else None,
             "ranks": self._page(f"ranks {name}", ranks([standing])) if several and standing.ranks else None,
             "diagram": _diagram(standing),
@@ -239,7 +242,7 @@ class _Maker:
     def _page(self, key: str, frame: pandas.DataFrame, full: pandas.DataFrame | None = None) -> dict[str, Any]:
         """full: the same with all columns that the page may show."""
         (page,) = laid_out(frame if full is None else full).pages
-        self.texts[key] = texts(frame, self.sources if key.startswith("board") else ())
+        self.texts[key] = texts(frame, self.papers if key.startswith("board") else {})
         return plain(page) | {"key": key, "legend": list(frame.attrs["legend"])}
 
 
@@ -395,7 +398,8 @@ def plain_columns(found: Sequence[Column]) -> list[dict[str, Any]]:
     ]
 
 
-def texts(found: pandas.DataFrame, sources: Sequence[str] = ()) -> Mapping[str, str]:
-    """A frame in the formats that papers and programs take in."""
-    cited = with_attrs(found, sources=list(sources))
-    return {form: style(cited, form) for form in TEXTS}
+def texts(found: pandas.DataFrame, papers: Mapping[str, Sequence[str]] = MappingProxyType({})) -> Mapping[str, str]:
+    """A frame in the formats that papers and programs take in. papers: that its methods are from, as `cited` has them,
+    which are one of the formats then."""
+    citing = with_attrs(found, papers=dict(papers))
+    return {form: style(citing, form) for form in (*TEXTS, *(["bibtex"] if papers else []))}

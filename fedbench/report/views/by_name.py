@@ -8,8 +8,9 @@ from typing import Any
 import pandas
 
 from fedbench.registry.registry import Registry
+from fedbench.report.citing import cited
 from fedbench.report.frames import chosen as filtered
-from fedbench.report.grouping import cited, roles_of
+from fedbench.report.grouping import roles_of
 from fedbench.report.leaderboards import Leaderboard, leaderboards
 from fedbench.report.paper import comparisons
 from fedbench.report.standings import standings
@@ -28,7 +29,7 @@ from fedbench.results import Result
 
 FEW = 8  # leaderboards that are printed whole where no view is named: about a screen each
 PEOPLE = ("rich", "markdown", "latex")  # formats that people read
-CITING = ("markdown", "latex")  # the formats for papers, which name those that the methods are from
+CITING = ("markdown", "latex", "bibtex")  # the formats for papers, which name those that the methods are from
 USUAL: Mapping[str, Any] = {"metric": "accuracy", "at": "final", "baseline": None, "equivalent": None}
 
 # By name, what leaderboards show with these options; and what people get of views that are long.
@@ -70,7 +71,7 @@ def chosen(
     if kind != "tuning" and (below := how_tuned(results)):
         found.attrs["legend"] = [*found.attrs["legend"], *below]
     if form in CITING:
-        found.attrs["sources"] = cited(results, Registry().catalogue.papers)
+        found.attrs["papers"] = cited(results, Registry().catalogue.papers)
     return found
 
 

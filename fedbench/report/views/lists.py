@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pandas
@@ -26,7 +26,7 @@ COSTS = {
 }
 
 
-def methods(components: Iterable[Component]) -> pandas.DataFrame:
+def methods(components: Collection[Component]) -> pandas.DataFrame:
     """A row for each method, by family, those of fedbench first; what is no `method` by its role stands last."""
     rows = [
         {
@@ -38,6 +38,10 @@ def methods(components: Iterable[Component]) -> pandas.DataFrame:
         }
         for one in components
     ]
+    papers: dict[str, list[str]] = {}
+    for one in components:
+        if one.paper:
+            papers.setdefault(one.paper, []).append(one.name)
     families = [*FAMILIES, *(row["family"] for row in rows if row["role"] == "method"), BOUNDS]
     order = list(dict.fromkeys(families))
     return frame(
@@ -47,6 +51,7 @@ def methods(components: Iterable[Component]) -> pandas.DataFrame:
         by=("family",),
         formats={"limited": Format(unit="names"), "paper": Format(left=True)},
         legend=["limited: what a client may hold less of. `fedbench plugins show NAME` has options."],
+        papers=papers,
     )
 
 

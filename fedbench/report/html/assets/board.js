@@ -50,7 +50,7 @@ const boardSection = (board, width) => {
   return el("section", { class: "board", id: idOf(board), "aria-labelledby": `${idOf(board)}-title` },
     el("h3", { id: `${idOf(board)}-title` }, board.title),
     el("p", { class: "caption" }, board.caption), board.page.above ? el("p", {}, board.page.above) : null,
-    boardTable(board), take(board.key), list(board.page.remarks), list(board.page.notes, "warn"),
+    boardTable(board), take(board.key, DATA.cites ? CITING : FORMS), list(board.page.remarks), list(board.page.notes, "warn"),
     board.sizes ? more("What clients can run of it: deployable models", () => pageOf(board.sizes)) : null,
     figures.length ? el("div", { class: "figures" }, figures) : null,
     Object.entries(board.details).map(([name, page]) => more(DETAILS[name], () => pageOf(page))));

@@ -1,5 +1,6 @@
-// Every table as LaTeX, Markdown and CSV: the texts are those of `fedbench compare --format`, packed into the page.
+// Every table as LaTeX, Markdown and CSV, and papers of methods as BibTeX: the texts are those of `fedbench compare --format`, packed into the page.
 const FORMS = { markdown: ["Markdown", "md"], latex: ["LaTeX", "tex"], csv: ["CSV", "csv"] };
+const CITING = { ...FORMS, bibtex: ["BibTeX", "bib"] };
 
 const unpacked = (() => {
   let found = null;
@@ -24,7 +25,7 @@ const saved = (text, name) => {
   setTimeout(() => URL.revokeObjectURL(address), 1000);
 };
 
-const take = (key) => {
+const take = (key, forms = FORMS) => {
   const status = el("span", { role: "status" });
   const say = (text) => { status.textContent = text; setTimeout(() => { status.textContent = ""; }, 2500); };
   const button = ([form, [name, suffix]]) => el("button", {
@@ -37,5 +38,5 @@ const take = (key) => {
       return say(`${name} saved`);
     } },
   }, name);
-  return el("p", { class: "take" }, "Copy as ", Object.entries(FORMS).map(button), status);
+  return el("p", { class: "take" }, "Copy as ", Object.entries(forms).map(button), status);
 };
