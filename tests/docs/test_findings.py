@@ -60,7 +60,7 @@ def test_the_largest_lead_of_depthfl_on_the_mixer(mixer):
 
 
 def test_what_fedra_is_better_than_on_devices():
-    said("README.md", "FedRA beats InclusiveFL and split learning; DepthFL and most others are inconclusive")
+    said("README.md", "FedRA beats InclusiveFL and split learning; most others are inconclusive")
     (board,) = boards("devices", scenario="hurried").values()
     found = verdicts(board, "fedra")
     assert {found[name] for name in ("inclusivefl", "fedv", "festa")} == {"better"}
