@@ -87,7 +87,7 @@ def locked_file(file: Path, mend: str = ELSEWHERE, seconds: float = -1, poll: fl
     except Timeout:
         raise LockTimeout(f"{file}: another process has the lock") from None
     except OSError as error:
-        raise (no_locks if error.errno in NO_LOCKS else cannot_write)(file, error, mend) from error
+        raise cannot_write(file, error, mend) from error
     try:
         yield
     finally:
@@ -104,17 +104,14 @@ def try_folder(folder: Path, mend: str = ELSEWHERE) -> None:
             tried.flush()
             fcntl.flock(tried.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:  # rights promise little: think of /proc, or of a full quota
-        raise (no_locks if error.errno in NO_LOCKS else cannot_write)(folder, error, mend) from error
+        raise cannot_write(folder, error, mend) from error
 
 
 def cannot_write(path: Path, error: OSError, mend: str = ELSEWHERE) -> CannotWrite:
-    """The error for a file or folder that cannot be written, with what to do."""
+    """The error for a file or folder that cannot be written or locked, with what to do."""
+    if error.errno in NO_LOCKS:
+        return CannotWrite(f"{path}: the file system of this folder has no locks (flock). {mend}")
     return CannotWrite(f"{path}: cannot be written ({error.strerror or error}). {mend}")
-
-
-def no_locks(path: Path, error: Exception, mend: str = ELSEWHERE) -> CannotWrite:
-    """The error for a file or folder that cannot be locked, with what to do."""
-    return CannotWrite(f"{path}: the file system of this folder has no locks (flock). {mend}")
 
 
 def opened(path: str | Path) -> BufferedReader:

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from fedbench.commands.choices import DEVICE, FORM, JOBS, RESULTS, SUITE, TIMEOUT, cells, workers
+from fedbench.commands.choices import DEVICE, FORM, JOBS, RESULTS, SUITE, TIMEOUT, cells, gone, workers
 from fedbench.commands.terminal import say
 from fedbench.errors import UserError
 from fedbench.registry.facts import CachedFacts
@@ -48,7 +48,7 @@ Row = dict[str, Any]
 @TIMEOUT
 @DEVICE
 @JOBS
-@click.option("--json", "as_json", is_flag=True, help="Print the cells as JSON, with all that is known of each.")
+@gone("--json", "--format json prints the same")
 @FORM
 def plan(
     suite: str,
@@ -57,7 +57,6 @@ def plan(
     timeout: float | None,
     device: str,
     jobs: str,
-    as_json: bool,
     form: str,
     plugins: tuple,
     **choices,
@@ -67,7 +66,9 @@ def plan(
     \b
     fedbench plan suites/extreme_hetero.yaml
     fedbench plan suites/quickstart.yaml --cost --jobs 2
-    fedbench plan suites/quickstart.yaml --set train.rounds=100 --json
+    fedbench plan suites/quickstart.yaml --set train.rounds=100 --format json
+
+    `--format json` prints the cells with all that is known of each.
 
     Exit code: 0, or 1 if a plugin fails; its cells are marked.
     """
@@ -84,7 +85,7 @@ def plan(
         configs = [point.config for point in points]
         warnings = [*names_taken(configs, "local", registry), *filter(None, [without_hub(configs, registry)])]
         warnings += doubts_of(configs, facts)
-    if as_json:
+    if form == "json":
         shown: dict[str, Any] = {"suite": loaded.name, "cells": rows}
         if time:
             shown["time"] = {

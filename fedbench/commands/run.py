@@ -53,9 +53,9 @@ CHANGING = ("sets", "scenarios", "methods", "seeds", "variants", "add", "profile
 @click.option(
     "--checkpoint",
     "checkpoint_every",
-    type=Amount(min=0),
-    metavar="SECONDS",
-    help="How often a long cell writes a checkpoint; default: 60, and 0 after every round.",
+    type=Duration(),
+    metavar="DURATION",
+    help="How often a long cell writes a checkpoint, e.g. 5min; default: 60s, and 0 after every round.",
 )
 @click.option("--retry-failed", is_flag=True, help="Run cells again that failed or timed out.")
 @click.option("--max-failures", type=click.IntRange(min=1), metavar="N", help="Start no more cells after N failures.")

@@ -83,7 +83,7 @@ def methods(*places: str) -> str:
 
 
 LIST = ("plugins", "list", "--components")
-PLAN, DEVICES = ("plan", "tiny.yaml", "--json"), ("devices", "tiny.yaml", "--format", "csv")
+PLAN, DEVICES = ("plan", "tiny.yaml", "--format", "json"), ("devices", "tiny.yaml", "--format", "csv")
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_a_plan_names_what_is_bad_and_shows_the_others(tmp_path, place):
     write(tmp_path, methods(place))
     (tmp_path / "bad.py").write_text(BAD)
     fedbench("plan", "tiny.yaml", "--plugin", "bad.py", "--method", "fedra", cwd=tmp_path)  # whose costs are known then
-    done = fedbench("plan", "tiny.yaml", "--plugin", "bad.py", "--timeout", CALLING, "--json", cwd=tmp_path)
+    done = fedbench("plan", "tiny.yaml", "--plugin", "bad.py", "--timeout", CALLING, "--format", "json", cwd=tmp_path)
     rows = {row["names"][0][1]: row for row in json.loads(done.stdout)["cells"]}
     assert done.exit_code == 1
     assert rows.pop("fedra")["flops"] > 0
@@ -132,7 +132,7 @@ def test_a_plan_names_what_is_bad_and_shows_the_others(tmp_path, place):
 def test_a_plan_does_not_call_init(tmp_path):
     write(tmp_path, "{name: x, extends: bad, place: init, how: exits}")
     (tmp_path / "bad.py").write_text(BAD)
-    done = fedbench("plan", "tiny.yaml", "--plugin", "bad.py", "--json", cwd=tmp_path)
+    done = fedbench("plan", "tiny.yaml", "--plugin", "bad.py", "--format", "json", cwd=tmp_path)
     assert done.exit_code == 0 and all(row["flops"] for row in json.loads(done.stdout)["cells"])
 
 

@@ -18,11 +18,11 @@ from fedbench.report.views.lists import plan
 @pytest.mark.slow
 def test_a_plan_is_shown_without_torch_the_second_time(tmp_path):
     write_suite(tmp_path)
-    first = fedbench("plan", "tiny.yaml", "--json", "--plugin", TINY, cwd=tmp_path)
+    first = fedbench("plan", "tiny.yaml", "--format", "json", "--plugin", TINY, cwd=tmp_path)
     script = (
         "import sys\n"
         "from fedbench.cli import main\n"
-        "main(['plan', 'tiny.yaml', '--json', '--plugin', sys.argv[1]], standalone_mode=False)\n"
+        "main(['plan', 'tiny.yaml', '--format', 'json', '--plugin', sys.argv[1]], standalone_mode=False)\n"
         "assert not {'torch', 'scipy'} & set(sys.modules)\n"
     )
     second = subprocess.run(
@@ -34,7 +34,9 @@ def test_a_plan_is_shown_without_torch_the_second_time(tmp_path):
 def test_a_method_of_a_file_and_an_option_are_rows_of_a_suite_that_lists_neither(tmp_path):
     write_suite(tmp_path, "fedra")
     given = ("plan", "tiny.yaml", "--plugin", TINY)
-    done = fedbench(*given, "--add", "odd", "--set", "methods.fedra.missing_layers=cover", "--json", cwd=tmp_path)
+    done = fedbench(
+        *given, "--add", "odd", "--set", "methods.fedra.missing_layers=cover", "--format", "json", cwd=tmp_path
+    )
     names = [name[1:3] for row in json.loads(done.stdout)["cells"] for name in row["names"]]
     assert names == [["fedra", ""], ["odd", ""], ["fedra (missing_layers=cover)", ""]]
     refused = fedbench(*given, "--add", "od", cwd=tmp_path)
@@ -72,12 +74,12 @@ def test_a_plan_takes_times_from_past_runs_and_else_says_that_they_are_not_known
     assert ["method", "examples", "FLOPs", "down", "up", "status"] in [line.split() for line in told.splitlines()]
     said = " ".join(told.split())
     assert "How long it takes on 2 cores is not known: no cell of these kinds has run on this machine." in said
-    planned = json.loads(fedbench(*words, "--json", cwd=tmp_path).stdout)
+    planned = json.loads(fedbench(*words, "--format", "json", cwd=tmp_path).stdout)
     assert {cell["seconds"] for cell in planned["cells"]} == {None} and planned["time"]["cells_unknown"] == 3
 
     run("--method", "fedra", cwd=tmp_path)
     seeds = ("--seed", 0, "--seed", 1)
-    planned = json.loads(fedbench(*words, *seeds, "--json", cwd=tmp_path).stdout)
+    planned = json.loads(fedbench(*words, *seeds, "--format", "json", cwd=tmp_path).stdout)
     cells = {(cell["names"][0][1], cell["names"][0][3]): cell for cell in planned["cells"]}
     assert cells["fedra", 0]["seconds_from"] == "run" and cells["fedra", 1]["seconds_from"] == "past runs"
     assert cells["fedra", 1]["seconds"] > 0 and cells["allsmall", 0]["seconds"] is None
@@ -89,7 +91,7 @@ def test_a_plan_takes_times_from_past_runs_and_else_says_that_they_are_not_known
 
 def test_a_plan_without_cost_times_nothing(tmp_path):
     write_suite(tmp_path)
-    planned = json.loads(fedbench("plan", "tiny.yaml", "--json", "--plugin", TINY, cwd=tmp_path).stdout)
+    planned = json.loads(fedbench("plan", "tiny.yaml", "--format", "json", "--plugin", TINY, cwd=tmp_path).stdout)
     assert planned.keys() == {"suite", "cells"} and "seconds" not in planned["cells"][0]
 
 

@@ -149,7 +149,7 @@ def test_whatever_lies_in_the_cache_of_facts(content, tmp_path, canary, monkeypa
     write_suite(tmp_path)
     own = tmp_path / "own.py"  # which no other test has asked about
     own.write_text(f"{Path(TINY).read_text()}\n# {content[:9]}\n")
-    words = ("plan", "tiny.yaml", "--plugin", str(own), "--json")
+    words = ("plan", "tiny.yaml", "--plugin", str(own), "--format", "json")
     first = fedbench(*words, cwd=tmp_path)
     kept = list((tmp_path / "cache").rglob("*.json"))
     assert {file.parent.name for file in kept} == {"catalogue", "backbone", "data doubts", "totals"}
