@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from fedbench.commands.choices import FORM, PLUGINS, TIMEOUT, Duration, FilePath, each, whole
+from fedbench.commands.choices import FORM, PLUGINS, TIMEOUT, Duration, ResultsPath, each, whole
 from fedbench.commands.devices import fits_of, of_backbone
 from fedbench.commands.output import put, warn_of_lost
 from fedbench.devices.table import SHIPPED
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 @click.option(
     "--accuracy",
     "results",
-    type=FilePath(),
-    metavar="DIR",
-    help="Results with `evaluation: {sizes: true}`, which show how good each is.",
+    type=ResultsPath(),
+    metavar="NAME|DIR",
+    help="Results with `evaluation: {sizes: true}`, which show how good each is, by their suite's name or path.",
 )
 @click.option("--scenario", metavar="NAME", help="The scenario of these results, if there are several.")
 @click.option("--method", "methods", multiple=True, metavar="NAME,...", callback=each, help="Only these methods.")

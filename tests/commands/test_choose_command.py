@@ -39,7 +39,9 @@ def test_results_give_the_accuracy_at_that_size(tmp_path):
     assert row["size"] == "12 layers" and 0.8 < row["accuracy"] < 0.95
     other = " ".join(fedbench(*TINY_MODEL, *given, "--scenario", "whole_batches", cwd=tmp_path).output.split())
     assert other.count("accuracies are those of micro_vit, not of tiny") == 2  # a note, and why nothing is recommended
-    several = fedbench(*TINY_MODEL, *given, cwd=tmp_path)
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results" / "devices").symlink_to(RESULTS)
+    several = fedbench(*TINY_MODEL, *given[:-1], "devices", cwd=tmp_path)  # by the name of their suite
     assert several.exit_code == 2 and "results of hurried, whole_batches; say which with --scenario" in several.output
     wrong = fedbench(*TINY_MODEL, *given, "--scenario", "whole", cwd=tmp_path)
     assert wrong.exit_code == 2 and "whole_batches" in wrong.output
