@@ -91,7 +91,8 @@ def amount_of(text: str, kind: str) -> float:
     elif found := re.fullmatch(rf"({_NUMBER})\s*([kMGTPE]?)({'|'.join(units)}|)", written, re.IGNORECASE):
         amount = _float(found[1]) * _PREFIXES[found[2].lower()] * units.get(found[3].lower(), 1)
     if not 0 < amount < math.inf:
-        raise ValueError(f"{written!r} is no amount of {kind}. Write {_EXAMPLES[kind]}, for example.")
+        what = "a length of time" if kind == "seconds" else f"an amount of {kind}"
+        raise ValueError(f"{written!r} is not {what}. Write {_EXAMPLES[kind]}, for example.")
     return amount
 
 

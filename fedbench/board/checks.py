@@ -254,9 +254,10 @@ class Check:
         space = plans.suite_of(board).get("tune", {}).get("space", {}) | other.boards[board.board].space
         for key, value in asked.settings.items():
             ((way, values),) = space.get(key, {"choice": []}).items()
-            within = value in values if way == "choice" else values[0] <= value <= values[1]
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            within = value in values if way == "choice" else number and values[0] <= value <= values[1]
             if not within:
-                budget = f"{way} of {shown(values)}" if key in space else "not tuned there"
+                budget = f"{way} of {shown(values)}" if key in space else "not tuned"
                 self._say(TUNING, f"{key} is {budget} on this board", "challenge", "settings", key)
 
     def _labels(self, board: Board) -> None:

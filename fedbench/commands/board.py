@@ -192,7 +192,7 @@ def _entries(home: str, paths: Sequence[str]) -> tuple[Home, list[Entry]]:
     named = {entry.folder.resolve(): entry for entry in there.entries.values()}
     for path in paths:
         if Path(path).resolve() not in named:
-            raise UserError(f"{path}: no entry of {home}; expected a folder such as board/entries/mine/1")
+            raise UserError(f"{path}: not an entry of {home}; expected a folder such as board/entries/mine/1")
     return there, [named[Path(path).resolve()] for path in paths] or list(named.values())
 
 

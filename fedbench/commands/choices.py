@@ -347,14 +347,17 @@ class Amount(click.FloatRange):
 
 
 class Duration(click.ParamType):
-    """Seconds: `90`, `90s`, `5min` or `1h 30min`."""
+    """Seconds: `90`, `90s`, `5min` or `1h 30min`. zero: whether `0` is one."""
 
     name = "DURATION"
+
+    def __init__(self, zero: bool = False) -> None:
+        self.zero = zero
 
     def convert(self, value: Any, param: click.Parameter | None, context: click.Context | None) -> float:
         """The seconds. Raises UserError for what is no length of time."""
         try:
-            return amount_of(str(value), "seconds")
+            return 0.0 if self.zero and str(value).strip() in ("0", "0s") else amount_of(str(value), "seconds")
         except ValueError as error:
             raise UserError(f"{param.opts[0] if param else self.name}: {error}") from None
 

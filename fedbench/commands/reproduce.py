@@ -14,6 +14,7 @@ import click
 from fedbench import machine
 from fedbench.commands.choices import DEVICE, FORM, JOBS, PLUGINS, SELECTION, Amount, FilePath, takes, workers
 from fedbench.commands.output import Screen, Spinner, put
+from fedbench.commands.terminal import say
 from fedbench.commands.watch import Watch
 from fedbench.data.sources import relative_root
 from fedbench.disk import hash_of_bytes
@@ -101,7 +102,7 @@ def reproduce(
     """
     from fedbench.report.views.changes import changes, for_people
 
-    folders, brought = _unpacked(source, trusted)
+    folders, brought = _unpacked(source, trusted, no_run)
     chosen = sample(select(finished(folders), scenarios, methods, seeds, variants), count)
     if not chosen:
         raise UserError("SOURCE has no finished cell")
@@ -122,11 +123,12 @@ def reproduce(
     sys.exit(1 if lost or found.attrs["broken"] else 0)
 
 
-def _unpacked(source: Sequence[str], trusted: bool) -> tuple[list[str], list[str]]:
-    """The folders of SOURCE, bundles unpacked until the command ends, and the files of plugins that these bring.
+def _unpacked(source: Sequence[str], trusted: bool, no_run: bool) -> tuple[list[str], list[str]]:
+    """The folders of SOURCE, bundles unpacked until the command ends, and the files of plugins that these bring, as far
+    as they may be loaded.
 
     Raises:
-        UserError: for a file that is no bundle, and for plugins that nobody has said to trust.
+        UserError: for a file that is no bundle, and where cells are to run, for plugins that nobody has said to trust.
     """
     folders: list[str] = []
     brought: list[str] = []
@@ -137,9 +139,11 @@ def _unpacked(source: Sequence[str], trusted: bool) -> tuple[list[str], list[str
         into = click.get_current_context().with_resource(TemporaryDirectory(prefix="fedbench-bundle-"))
         suites, plugins = unpack(Path(path), Path(into))
         folders += map(str, suites)
-        brought += map(str, plugins)
-        if plugins and not trusted:
-            names = ", ".join(plugin.name for plugin in plugins)
+        brought += map(str, plugins if trusted else ())
+        names = ", ".join(plugin.name for plugin in plugins)
+        if plugins and not trusted and no_run:
+            say(f"{path}: its code is not loaded, and cells that need it cannot run here: {names}", err=True)
+        elif plugins and not trusted:
             raise UserError(
                 f"{path}: brings code that would run with your rights: {names}.\nUnpack it (`unzip {quoted(path)}`), "
                 "read it, and say --trust-plugins."
@@ -308,7 +312,7 @@ def _before(source: str, cells: Sequence[Result], settings: pandas.DataFrame, pl
         by_reason.setdefault(reason, []).append(_called(name))
     notes = [f"cannot run here: {shortened(titles, 3)}: {reason}" for reason, titles in by_reason.items()]
     title = f"{source}: {counted(len(cells), 'cell')}"
-    caption = "what they were computed with, in names of both" if len(settings) else ""
+    caption = "how the shared cells were computed" if len(settings) else ""
     pages = [page(("settings",), title=title, caption=caption, notes=notes, remarks=same)]
     lacking = [{"cell": _called(name), "reason": reason} for name, reason in plan.lacking.items()]
     facts = {"source": source, "cells": len(cells), "differs_here": records(settings), "cannot_run": lacking}

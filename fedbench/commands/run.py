@@ -53,7 +53,7 @@ CHANGING = ("sets", "scenarios", "methods", "seeds", "variants", "add", "profile
 @click.option(
     "--checkpoint",
     "checkpoint_every",
-    type=Duration(),
+    type=Duration(zero=True),
     metavar="DURATION",
     help="How often a long cell writes a checkpoint, e.g. 5min; default: 60s, and 0 after every round.",
 )

@@ -163,7 +163,7 @@ def sources_of(file: Path) -> dict[str, bytes]:
     installed, as on PYTHONPATH; by their paths below the folder that they are imported from."""
     found, waiting = {file.name: file.read_bytes()}, [file]
     while waiting:
-        for name in _imports(waiting.pop().read_bytes()):
+        for name in _imports(waiting.pop().read_bytes()) - {OURS, "fedbench_plugins"}:
             root = _module(name, file.parent)
             for path in [root] if root.is_file() else sorted(root.rglob("*.py")):
                 if (key := path.relative_to(root.parent).as_posix()) not in found:

@@ -80,15 +80,16 @@ def conclusion(scores: Mapping[str, Scores], pairs: Sequence[Pair], replicate: s
     differ = apart(pairs)
     same = [name for name in others if frozenset((best, name)) not in differ]
     if equal := [name for name in others if math.isclose(fmean(tested[name].values()), fmean(tested[best].values()))]:
-        text = f"No method is best: {_listed([best, *equal])} have equal means."
+        text = f"No ranked method is best: {_listed([best, *equal])} have equal means."
     elif not same:
-        text = f"{best} is best; {'the other one is' if len(others) == 1 else 'all others are'} significantly worse."
+        other = "the other ranked method" if len(others) == 1 else "all other ranked methods"
+        text = f"{best} is significantly better than {other}."
     elif same == others:
         difference = "the difference is not" if len(others) == 1 else "no difference from it is"
-        text = f"{best} has the best mean; {difference} significant."
+        text = f"{best} has the best mean of the ranked methods; {difference} significant."
     else:
         are = "is" if len(same) == 1 else "are"
-        text = f"{best} has the best mean; {_listed(same)} {are} not significantly different."
+        text = f"{best} has the best mean of the ranked methods; {_listed(same)} {are} not significantly different."
     return f"{text} {few}" if few else text
 
 

@@ -137,11 +137,14 @@ def to_latex(found: pandas.DataFrame) -> str:
     """A booktabs table for each caption, scores, gaps and costs apart; remarks, notes and sources are comments."""
     pages, shared = laid_out(found)
     lines, labels = ["% \\usepackage{booktabs,adjustbox}"], set[str]()
+    view = found.attrs.get("view", "boards")
+    prefix = "tab:" if view == "boards" else f"tab:{view}-"  # a paper may have tables of several views
     for page in pages:
         for table in page.tables:
             for part, (columns, text) in enumerate(_parts(table)):
                 text = "; ".join(filter(None, (text, page.warning if table is page.tables[0] and not part else "")))
-                lines += _tabular(columns, "; ".join(filter(None, (shared, page.title, text))), table.ceilings, labels)
+                caption = "; ".join(filter(None, (shared, page.title, text)))
+                lines += _tabular(columns, caption, table.ceilings, prefix, labels)
         lines += map(_comment_of_latex, (*filter(None, [page.above]), *page.remarks, *page.notes))
     below = (*found.attrs["legend"], *listed(found.attrs.get("papers", {})))
     return "\n".join([*lines, *map(_comment_of_latex, below)]) + "\n"
@@ -161,12 +164,12 @@ def _parts(table: Table) -> Iterator[tuple[Sequence[Column], str]]:
         yield columns, part if position else table.caption
 
 
-def _tabular(columns: Sequence[Column], caption: str, ceilings: int, labels: set[str]) -> list[str]:
+def _tabular(columns: Sequence[Column], caption: str, ceilings: int, prefix: str, labels: set[str]) -> list[str]:
     """The lines of a LaTeX table with booktabs' rules, made smaller where it is wider than the text. labels: those that
-    are taken, to which its own is added."""
+    are taken, to which its own, which begins with `prefix`, is added."""
     title, _, part = caption.lower().partition(";")
     words = re.findall(r"[a-z0-9]+", title)[:LABELLED] + re.findall(r"^ [a-z]+$", part)
-    name = f"tab:{'-'.join(map(str.strip, words))}"
+    name = prefix + "-".join(map(str.strip, words))
     label = next(one for one in chain([name], (f"{name}-{n}" for n in count(2))) if one not in labels)
     labels.add(label)
     rows = []

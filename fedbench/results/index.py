@@ -170,7 +170,7 @@ def merge_index(
 ) -> Index:
     """Put entries into index.json, replacing those of the same key; returns the merged index.
 
-    seeds: the suite's, which a folder without entries keeps.
+    seeds: of the first run, which a folder without entries keeps.
 
     A new entry is placed behind its predecessor in `entries`, so that a run of one method leaves the suite's
     order alone.

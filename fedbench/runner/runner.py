@@ -256,7 +256,9 @@ class Run:
         """Write the index, which from here on names every cell, so that `compare` can follow along."""
         prepare_folder(self.folder)
         _tell_replaced(self.folder, named)
-        merge_index(self.folder, self.suite.name, entries(named), self.suite.seeds)
+        found = entries(named)
+        asked = (entry.seed for entry in found if entry.candidate is None)  # by --seed, when the suite is first run
+        merge_index(self.folder, self.suite.name, found, list(dict.fromkeys((*self.suite.seeds, *asked))))
         write_expected(self.folder, self.suite.name, self.suite.expected)
         if tunings := tunings_of(self.suite, named):
             merge_tunings(self.folder, self.suite.name, tunings)

@@ -229,7 +229,7 @@ class _Computation:
             self.checkpoints.write(self.progress)
             self._halve(t)
             if stopping:
-                raise Stopped(f"interrupted after round {t} of {self.simulation.rounds}; the next run goes on")
+                raise Stopped(f"interrupted after round {t} of {self.simulation.rounds}; the next run resumes it")
 
     def _halve(self, t: int) -> None:
         """Raises Halved where the cell is to come no further than round t, with the tables as they are by now."""

@@ -89,8 +89,15 @@ class Limits:
                 self._known[key] = None
                 instead = f"\n  without them: --data {' or --data '.join(self.overlays)}" if self.overlays else ""
                 message = f"{error}{instead * isinstance(error, DataMissing)}{self._astray(reference)}"
-                self.problems.add(node.at("name").mark, message)
+                self.problems.add(self._blamed(node, error).mark, message)
         return self._known[key]
+
+    def _blamed(self, node: Node, error: UserError) -> Node:
+        """What is wrong in a component's section: the option that its error names, or the root that it is about."""
+        root = node.get("root")
+        if root is not None and root.value and str(located({"root": root.value}, self.base)["root"]) in str(error):
+            return root
+        return node.get(error.option) or node.at("name")
 
     def _astray(self, reference: dict[str, Any]) -> str:
         """Where a root lies that is looked for in the suite's folder and is in the current one."""

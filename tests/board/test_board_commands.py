@@ -35,7 +35,7 @@ def test_mistakes_end_with_exit_code_2_and_say_what_would_be_right(tmp_path):
         (["new", "other", "--from-plugin", "mine.py"], "mine.py registers no method 'other'"),
         (["new", "fedra", "--board", "lit"], "no board is called 'lit'; did you mean 'lite'?"),
         (["new", "fedra", "--results", str(ROOT / "results")], "which has the board; copy it there"),
-        (["check", "board/entries/x/1"], "no entry of board; expected a folder such as board/entries/mine/1"),
+        (["check", "board/entries/x/1"], "not an entry of board; expected a folder such as board/entries/mine/1"),
         (["check", "--home", "elsewhere"], "no boards are here; work in a clone of fedbench, or name --home DIR"),
         (["check", "--board", "lit"], "no board is called 'lit'; did you mean 'lite'?"),
     ):

@@ -67,7 +67,7 @@ def test_devices_have_clients_and_a_round_an_end(tmp_path):
     [
         (("--devices", "phone_low:x"), "after the colon stands how many clients have one, such as phone_low:4"),
         (("--devices", "phone_low:0"), "such as phone_low:4"),
-        (("--devices", "phone_low", "--round", "soon"), "--round: 'soon' is no amount of seconds"),
+        (("--devices", "phone_low", "--round", "soon"), "--round: 'soon' is not a length of time"),
     ],
 )
 def test_counts_and_times_that_are_none_are_refused(words, said, tmp_path):

@@ -162,7 +162,7 @@ def test_a_results_folder_with_foreign_files(tmp_path):
         (("--seed", "0", "1", "2"), ("unexpected extra arguments (1 2)", "--seed 0,1,2")),
         (("--seed", "0,one"), ("--seed one: expected a whole number, or several with commas",)),
         (("--method", "fedra,fedar"), ("no method", "did you mean", "fedra")),
-        (("--timeout", "5 parsecs"), ("--timeout: '5 parsecs' is no amount of seconds. Write 1h 30min",)),
+        (("--timeout", "5 parsecs"), ("--timeout: '5 parsecs' is not a length of time. Write 1h 30min",)),
     ],
 )
 def test_what_is_wrong_on_the_command_line(tmp_path, words, told):

@@ -64,7 +64,7 @@ def test_a_sample_of_a_folder_is_run_and_a_changed_number_found(made, tmp_path):
     assert code == 1 and len(cells) == 1
     assert cells[0]["difference"] == pytest.approx(-5.0)
     done = fedbench("reproduce", source, "--plugin", TINY, "--cells", "1", "--seed", "1", cwd=tmp_path)
-    assert done.exit_code == 1 and "names with other tables" in done.stdout and "1 different" in done.stdout
+    assert done.exit_code == 1 and "cells whose tables differ" in done.stdout and "1 different" in done.stdout
 
 
 def test_what_differs_here_is_said_before_anything_runs(made, tmp_path):

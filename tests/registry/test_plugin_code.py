@@ -68,6 +68,14 @@ def test_an_edited_module_elsewhere_on_the_path_is_another_version_of_the_plugin
     assert hash_of_plugin(tmp_path / "mine.py") == hash_of_file(tmp_path / "mine.py")
 
 
+def test_fedbench_is_none_of_a_plugins_code_even_next_to_it(tmp_path):
+    """As in the root of a clone, where every commit would be another version of the plugin."""
+    (tmp_path / "fedbench").mkdir()
+    (tmp_path / "fedbench/__init__.py").write_text("value = 1\n")
+    (tmp_path / "mine.py").write_text("from fedbench import hookimpl\nimport fedbench_plugins\n")
+    assert hash_of_plugin(tmp_path / "mine.py") == hash_of_file(tmp_path / "mine.py")
+
+
 def test_modules_that_a_plugin_file_does_not_import_are_none_of_it(tmp_path):
     plugin = tmp_path / "mine.py"
     plugin.write_text("import json, torch\nlater = 'helper'\n")

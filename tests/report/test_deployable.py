@@ -145,6 +145,8 @@ def test_programs_read_every_number(folder):
     assert float(told["fedra"]["run_any"]) == pytest.approx(2 / 3)
     sizes = [told["depthfl"][name] for name in ("layers 3 clients", "layers 3 memory", "layers 12 clients")]
     assert sizes == ["2.0", "1048576", "1.0"] and float(told["depthfl"]["layers 3"]) == pytest.approx(0.555)
+    in_order = [name for name in rows[0] if name.startswith("layers ") and len(name.split()) == 2]
+    assert in_order == sorted(in_order, key=lambda name: int(name.split()[1])) and len(in_order) > 1
     assert told["fedv"]["layers 12"] == "", "no client can answer with it alone"
     found = json.loads(fedbench("compare", "sizes", "s", "--format", "json", cwd=folder).stdout)["rows"]
     assert {one["method"]: one["group"] for one in found}["depthfl"] == "a"

@@ -88,15 +88,16 @@ def test_nothing_is_recommended_from_fewer_than_three_seeds():
 def test_what_is_recommended_follows_the_rules_of_a_leaderboard_and_is_no_control():
     begins = "By accuracy over these devices, comparing 2 of 2 methods that fit every device: "
     clear = both(seeds(0.5, 0.52, 0.51), seeds(0.8, 0.81, 0.8), seeds(0.4, 0.43, 0.41))
-    assert said(FOUND, clear) == f"{begins}wide is best; the other one is significantly worse."
+    assert said(FOUND, clear) == f"{begins}wide is significantly better than the other ranked method."
     unclear = both(seeds(0.3, 0.5, 0.4), seeds(0.5, 0.4, 0.5), seeds(0.4, 0.43, 0.41))
-    assert said(FOUND, unclear) == f"{begins}wide has the best mean; the difference is not significant."
+    difference = "the difference is not significant."
+    assert said(FOUND, unclear) == f"{begins}wide has the best mean of the ranked methods; {difference}"
 
 
 def test_accuracies_are_weighted_by_the_clients_of_each_device():
     scored = both(seeds(0.1, 0.11, 0.1), seeds(0.9, 0.91, 0.92), seeds(0.4, 0.43, 0.41))
-    assert "wide is best" in said(FOUND, scored)
-    assert "small is best" in said(FOUND, scored, {"phone_high": 9})
+    assert "wide is significantly better" in said(FOUND, scored)
+    assert "small is significantly better" in said(FOUND, scored, {"phone_high": 9})
 
 
 def test_draws_of_several_seeds_are_one_replicate():

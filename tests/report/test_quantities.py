@@ -23,7 +23,7 @@ def test_numbers_as_people_and_tables_write_them(kind, said):
 @pytest.mark.parametrize("text", ["", "ab", "85.0–87.0", "3 of 5", "1.2.3", "3 parsecs", "nan", "inf", "80 %", "1e999"])
 @pytest.mark.parametrize("kind", ["bytes", "seconds"])
 def test_what_is_no_amount_is_refused(text, kind):
-    with pytest.raises(ValueError, match=f"is no amount of {kind}"):
+    with pytest.raises(ValueError, match=f"is not a length of time|is not an amount of {kind}"):
         amount_of(text, kind)
 
 
@@ -31,5 +31,5 @@ def test_an_amount_may_leave_out_its_unit_and_has_no_other():
     assert amount_of("2GB", "bytes") == amount_of("2e9", "bytes") == 2e9
     assert amount_of("90min", "seconds") == amount_of("1h 30min", "seconds") == 5400
     for wrong in ("2s", "0", "-1", "much", ""):
-        with pytest.raises(ValueError, match="^'.*' is no amount of bytes. Write 100MB, for example."):
+        with pytest.raises(ValueError, match="^'.*' is not an amount of bytes. Write 100MB, for example."):
             amount_of(wrong, "bytes")

@@ -15,6 +15,8 @@ from fedbench.report.statistics.pairs import turned, verdicts
 from fedbench.results import load
 from fedbench.results.pack import pack
 
+BEST, NONE = "has the best mean of the ranked methods;", "No ranked method is best:"
+
 NOISE = (0.0, 0.006, -0.004, 0.002, -0.004)
 
 
@@ -139,26 +141,26 @@ def concluded(*levels, spread=0.001):
 
 
 def test_one_sentence_says_what_is_concluded():
-    assert concluded(0.9, 0.5) == "a is best; the other one is significantly worse."
-    assert concluded(0.9, 0.5, 0.4) == "a is best; all others are significantly worse."
-    assert concluded(0.9, 0.9, 0.4) == "a has the best mean; b is not significantly different."
-    assert concluded(0.9, 0.9, 0.9, 0.4) == "a has the best mean; b and c are not significantly different."
+    assert concluded(0.9, 0.5) == "a is significantly better than the other ranked method."
+    assert concluded(0.9, 0.5, 0.4) == "a is significantly better than all other ranked methods."
+    assert concluded(0.9, 0.9, 0.4) == f"a {BEST} b is not significantly different."
+    assert concluded(0.9, 0.9, 0.9, 0.4) == f"a {BEST} b and c are not significantly different."
     many = concluded(*[0.9] * 9, spread=0.2)
-    assert many == "a has the best mean; no difference from it is significant."
+    assert many == f"a {BEST} no difference from it is significant."
     assert concluded(0.9) == ""
 
 
 @pytest.mark.parametrize(
     ("scores", "said"),
     [
-        ({"a": [0.506] * 3, "b": [0.506] * 3}, "No method is best: a and b have equal means."),
-        ({"a": [0.5, 0.6, 0.7], "b": [0.7, 0.6, 0.5]}, "No method is best: a and b have equal means."),
-        ({"a": [0.1, 0.2, 0.3], "b": [0.3, 0.1, 0.2], "c": [0.1] * 3}, "No method is best: a and b have equal means."),
-        ({"a": [0.5] * 3, "b": [0.5] * 3, "c": [0.5] * 3}, "No method is best: a, b and c have equal means."),
-        ({name: [0.0] * 3 for name in "abcdefg"}, "No method is best: a, b, c, d, e, f and 1 more have equal means."),
+        ({"a": [0.506] * 3, "b": [0.506] * 3}, f"{NONE} a and b have equal means."),
+        ({"a": [0.5, 0.6, 0.7], "b": [0.7, 0.6, 0.5]}, f"{NONE} a and b have equal means."),
+        ({"a": [0.1, 0.2, 0.3], "b": [0.3, 0.1, 0.2], "c": [0.1] * 3}, f"{NONE} a and b have equal means."),
+        ({"a": [0.5] * 3, "b": [0.5] * 3, "c": [0.5] * 3}, f"{NONE} a, b and c have equal means."),
+        ({name: [0.0] * 3 for name in "abcdefg"}, f"{NONE} a, b, c, d, e, f and 1 more have equal means."),
         ({"a": [0.5] * 3, "b": [0.5] * 2}, "b: fewer than three seeds, nothing is concluded about them."),
-        ({"a": [0.506] * 3, "b": [0.505] * 3}, "a has the best mean; the difference is not significant."),
-        ({"a": [0.9, 0.5, 0.6], "b": [0.5] * 3, "c": [0.4] * 3}, "a has the best mean; no difference from it is sig"),
+        ({"a": [0.506] * 3, "b": [0.505] * 3}, f"a {BEST} the difference is not significant."),
+        ({"a": [0.9, 0.5, 0.6], "b": [0.5] * 3, "c": [0.4] * 3}, f"a {BEST} no difference from"),
     ],
 )
 def test_no_method_is_best_where_means_are_equal(scores, said):
@@ -168,7 +170,9 @@ def test_no_method_is_best_where_means_are_equal(scores, said):
 
 def test_the_sentence_stands_above_the_board(folder):
     lines = shown([board(folder)], 120).splitlines()
-    assert lines[2] == "depthfl is best; all others are significantly worse." and lines[3].startswith("method")
+    assert lines[2] == "depthfl is significantly better than all other ranked methods." and lines[3].startswith(
+        "method"
+    )
 
 
 def test_pairs_that_are_better_here_and_worse_there_depend_on_the_scenario():

@@ -25,7 +25,11 @@ def test_name_average_and_group_come_first_and_domains_last(tmp_path):
     text = shown([board(tmp_path)])
     assert tables(text)[0][:4] == ["method", "role", "average", "group"]
     assert tables(text)[-1] == ["method", "solid", "outline", "texture", "dim", "clutter", "sketch"]
-    lines = [line.split()[1:] for line in text.splitlines() if line.startswith("fedra ") and " is best" not in line]
+    lines = [
+        line.split()[1:]
+        for line in text.splitlines()
+        if line.startswith("fedra ") and " is significantly better" not in line
+    ]
     assert lines[0] == ["86.0", "±0.4", "a", "85.0–87.0", "73.4"]
     assert lines[1][:5] == ["-6.2", "-7.2", "to", "-5.2", "worse"] and "10.8" in lines[1] + lines[2]
     assert lines[-1] == ["91.4", "87.8", "86.1", "73.4", "82.9", "94.3"]

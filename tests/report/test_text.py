@@ -118,3 +118,5 @@ def test_every_latex_table_has_a_label_of_its_own():
     labels = re.findall(r"\\label\{(.*)\}", found)
     assert labels[:2] == ["tab:quickstart-skew-micro-vit-on-strokes6", "tab:quickstart-skew-micro-vit-on-strokes6-gap"]
     assert len({*labels}) == len(labels) == found.count(r"\begin{table}")
+    pairs = fedbench("compare", "pairs", REFERENCE / "quickstart", "--format", "latex", cwd=REFERENCE).output
+    assert not {*labels} & {*re.findall(r"\\label\{(.*)\}", pairs)}, "a paper may have both"

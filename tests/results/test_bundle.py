@@ -57,6 +57,8 @@ def test_it_runs_again_elsewhere_and_every_cell_is_equal(made, tmp_path):
     refused = fedbench("reproduce", "b.zip", cwd=tmp_path)
     assert refused.exit_code == 2 and "brings code that would run with your rights: mine.py" in refused.output
     assert not (tmp_path / "reproduced").exists()
+    looked = fedbench("reproduce", "b.zip", "--no-run", cwd=tmp_path)  # runs none of its code, and so needs no trust
+    assert looked.exit_code == 1 and "its code is not loaded" in looked.output and "mine.py" in looked.output
     done = fedbench("reproduce", "b.zip", "--trust-plugins", cwd=tmp_path)
     assert done.exit_code == 0 and "2 equal" in done.output, done.output
     assert "b.zip" in done.output

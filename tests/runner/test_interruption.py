@@ -111,7 +111,7 @@ def test_a_run_that_is_asked_to_end_finishes_its_rounds_and_the_printed_command_
     assert done.exit_code == code
     cell = found["takes_a_second"]
     assert (cell["status"], cell["round"]) == ("interrupted", 2)
-    assert cell["reason"] == "interrupted after round 2 of 3; the next run goes on"
+    assert cell["reason"] == "interrupted after round 2 of 3; the next run resumes it"
     assert "Finishing the current round, for at most 10 s; Ctrl-C again stops at once." in done.stdout
     assert "Interrupted. What is finished is kept; this runs the rest:\n  fedbench run tiny.yaml " in done.stderr
     assert "`fedbench compare r` shows what is there so far" in done.stderr

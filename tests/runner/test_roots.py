@@ -72,9 +72,18 @@ def test_a_root_on_the_command_line_is_relative_to_the_current_folder(tmp_path, 
     assert "no such home" in refused(suite_in(tmp_path / "suites", "~nobody-of-that-name/mine"))
 
 
-def refused(path: Path) -> str:
+def test_the_place_of_a_root_that_is_not_there_is_where_it_was_given(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    pictures(tmp_path / "suites/mine")
+    path = suite_in(tmp_path / "suites", "mine")
+    assert refused(path, "data.root=nowhere").startswith("--set data.root=nowhere: nowhere does not exist")
+    line = path.read_text().partition("root")[0].count("\n") + 1
+    assert refused(suite_in(tmp_path / "suites", "gone")).startswith(f"{path}:{line}:")
+
+
+def refused(path: Path, *words: str) -> str:
     with pytest.raises(UserError) as caught:
-        cell(path)
+        cell(path, *words)
     return str(caught.value)
 
 

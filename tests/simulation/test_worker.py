@@ -44,7 +44,7 @@ def test_a_cell_that_is_asked_to_end_goes_on_from_there(whole, order):
     assert read_manifest(order.folder).items() >= manifest.items()
     assert (manifest["status"], manifest["reason"]) == (
         "interrupted",
-        "interrupted after round 2 of 4; the next run goes on",
+        "interrupted after round 2 of 4; the next run resumes it",
     )
     events = []
     worker.run(order, events.append)

@@ -70,6 +70,7 @@ def chosen(
     found = filtered(view(results, kind, brief=brief, people=form in PEOPLE, **asked), sort, columns)
     if kind != "tuning" and (below := how_tuned(results)):
         found.attrs["legend"] = [*found.attrs["legend"], *below]
+    found.attrs["view"] = kind or "boards"
     if form in CITING:
         found.attrs["papers"] = cited(results, Registry().catalogue.papers)
     return found

@@ -101,7 +101,7 @@ def for_people(found: pandas.DataFrame) -> pandas.DataFrame:
     names = found
     both = names[names["same_id"].notna()]
     rows = settings_rows(found.attrs["settings"], len(both))
-    computed_with = "what they were computed with, in names of both" if rows else ""
+    computed_with = "how the shared cells were computed" if rows else ""
     title, notes = found.attrs["caption"], _notes(found, names)
     pages = [page(("settings",), title=title, caption=computed_with, notes=notes, remarks=_counts(both, bool(rows)))]
     apart = both[both["change"].isin((CLOSE, DIFFERENT))]
@@ -117,7 +117,7 @@ def for_people(found: pandas.DataFrame) -> pandas.DataFrame:
     if len(apart):
         more = len(apart) - MOST
         cut = [f"... and {more} more: --format csv and json have all, --scenario and --method choose"] * (more > 0)
-        pages.append(page(("cells",), title="names with other tables", caption=unit, notes=_reasons(names) + cut))
+        pages.append(page(("cells",), title="cells whose tables differ", caption=unit, notes=_reasons(names) + cut))
         ordered = apart.sort_values(["change", "largest"], key=_order, kind="stable")
         for row in records(ordered[:MOST]):
             values = {what: row[what] for what in ("change", "before", "after", "difference", "largest", "differs_in")}

@@ -36,7 +36,7 @@ def pairs(boards: Sequence[Leaderboard], baseline: str | None = None) -> pandas.
     first = boards[0]
     legend = [
         "difference: of averages on equal cells, seed by seed; 95 % interval and p: paired t-test.",
-        f"q: p after {CONDITIONS}, those that are not listed among them. "
+        f"q: p after {CONDITIONS}, including pairs that are not shown. "
         + legend_of_verdicts(first.metric, first.margin),
         *([MEANINGS["n_draws"]] if any(board.replicate == "draw" for board in boards) else []),
     ]

@@ -70,7 +70,7 @@ def deployable(boards: Sequence[Leaderboard], equivalent: float | None = None) -
         pages.append(facts)
     grouped = any(row.group for board in found for row in board.rows)
     names = ("mean", "std", "group", "ci_low", "ci_high", "n_seeds", "worst", "run_any", "run_largest", "model")
-    order = sorted(formats, key=lambda name: list(PARTS).index(formats[name].part or "memory"))
+    order = sorted(formats, key=lambda name: _place(formats[name]))
     return frame(
         rows,
         (*PLACE, "method", "role", "status", *names, *order),
@@ -88,6 +88,12 @@ def deployable(boards: Sequence[Leaderboard], equivalent: float | None = None) -
         parts=PARTS,
         **about(found),
     )
+
+
+def _place(column: Format) -> tuple[int, float]:
+    """Where a column of a device or a size stands: by its part, and there by the size."""
+    part = column.part or "memory"
+    return list(PARTS).index(part), float(column.title) if part.startswith("by ") else 0.0
 
 
 def _deployed(board: Leaderboard) -> Leaderboard:
