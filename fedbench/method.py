@@ -44,6 +44,10 @@ class Method:
             where the device cannot: the method has no model so small, or needs the server to answer.
         holds: `holds(capacity, t, rank)`, the layers that such a client would hold in round t if it were alone, for
             plans of suites whose clients keep frozen weights. None: its clients hold no frozen weights by layer.
+        averages: `examples` or `uniform`, by which weights the server averages every number over the clients that
+            train it and came back, and reads nothing else of uploads. None: it does otherwise.
+        allocates: `allocates(cohort, t, generator)`, the (N, L) layers that each client of a round trains, as far as
+            that is known beforehand. None: its clients hold no layers.
     """
 
     init: Callable[[Generator], State]
@@ -56,6 +60,8 @@ class Method:
     at: Callable[..., Predict] | None = None
     running: Callable[[Size], int | None] | None = None
     holds: Callable[[int, int, int | None], Sequence[int]] | None = None
+    averages: str | None = None
+    allocates: Callable[[Cohort, int, Generator], Tensor] | None = None
 
     def price(self, capacity: int, t: int, rank: int | None = None, width: float | None = None) -> ClientCost | None:
         """Return what a client of that capacity pays in round t.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Annotated, Literal
 
@@ -13,13 +12,11 @@ from torch import Tensor
 
 from fedbench import hookimpl
 from fedbench.families import aggregation
-from fedbench.families.aggregation import Weights, each_returned, trimmed
+from fedbench.families.aggregation import Aggregate, Weights, averaging, each_returned, trimmed
 from fedbench.method import Ref, Setup, State
 from fedbench.models.param_paths import mapped, places, trained_by
 from fedbench.options import Positive, Range, judged
 from fedbench.types import Cohort, Plan, Uploads
-
-Aggregate = Callable[[State, Uploads, Plan, Cohort], State]
 
 
 # FedRA, Eq. 3 (v1), which the other depth-allocated methods use too.
@@ -33,6 +30,7 @@ def weighted_mean(
     averaged, `always` or only `with_client_0`, as in the FedRA authors' code.
     """
 
+    @averaging(weights)
     def aggregate(state: State, uploads: Uploads, plan: Plan, cohort: Cohort) -> State:
         new = aggregation.weighted_mean(state, uploads, plan, cohort, weights)
         arrived = [cohort.ids[n] for n in uploads.arrived.nonzero().flatten().tolist()]

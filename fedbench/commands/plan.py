@@ -232,6 +232,8 @@ def _sum(shared: Sequence[tuple[Row, float]]) -> Row:
         numbers = [(part[key], share) for part, share in estimated if key in part]
         total = sum(number * share for number, share in numbers)
         row[key] = round(total) if isinstance(numbers[0][0], int) else total
+    if "fewest_holders" in row:
+        row["fewest_holders"] = min(part["fewest_holders"] for part, _ in estimated if "fewest_holders" in part)
     if unknown:
         row |= {"unknown": unknown[0], "unpriced": len(unknown)}
     return row | {"failed": True} if any("failed" in part for part in parts) else row

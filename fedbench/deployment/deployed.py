@@ -261,6 +261,8 @@ def of_nodes(config: Config, registry: Registry, own: Sequence[Mapping[str, Any]
 
     Raises UserError where the suite asks for what the server would need their examples for.
     """
+    if config.get("privacy"):
+        raise UserError("privacy: its noise follows from the suite's seed, which nodes know; it is for simulations")
     for key in ("validation", "by"):
         if config["evaluation"].get(key) not in (None, "domain"):
             raise UserError(f"evaluation.{key}: examples of clients are on their nodes, and the server tests its own")

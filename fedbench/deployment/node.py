@@ -132,10 +132,12 @@ class _Cell:
         t, client = facts["t"], facts["client"]
         batches = here.batches(t, client, here.in_order(t, client))
         objective = self.objective(json.dumps(facts["objective"]))
-        given = wire.round_of(model, facts, tensors, self._drawn(facts), objective, batches)
+        start, plan, cohort, job = wire.round_of(model, facts, tensors, self._drawn(facts), objective, batches)
         began, cpu = time.perf_counter(), time.process_time()
         with self.simulation.precision():
-            uploads = sequential.train(model, *given)
+            uploads = sequential.train(model, start, plan, cohort, job)
+        if privacy := self.simulation.privacy:
+            uploads = privacy.of_clients(uploads, start, plan, cohort, t)
         took = {"train_seconds": time.perf_counter() - began, "cpu_seconds": time.process_time() - cpu}
         return took, wire.answer_of(uploads)
 

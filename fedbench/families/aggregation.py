@@ -13,6 +13,7 @@ from fedbench.types import Cohort, Plan, Uploads
 
 Weights = Literal["examples", "uniform"]
 WEIGHTS = get_args(Weights)
+Aggregate = Callable[[dict[str, Any], Uploads, Plan, Cohort], dict[str, Any]]
 PLAIN_MEAN = {"name": "weighted_mean", "weights": "uniform"}
 MEAN_BY_EXAMPLES = {"name": "weighted_mean", "weights": "examples"}
 
@@ -56,6 +57,22 @@ def mean_by_coordinate(old: Tensor, rows: Tensor, trained: Tensor, weights: Tens
     total = w.sum(0)
     averaged = (w * rows).sum(0) / total.where(total > 0, torch.ones_like(total))
     return torch.where(total > 0, averaged, old)
+
+
+def averaging(weights: str) -> Callable[[Aggregate], Aggregate]:
+    """Mark an aggregator that reads nothing of uploads but means of every number over those who trained it.
+
+    The divisor may be larger than their weights. See `Method.averages`.
+
+    Args:
+        weights: By which clients are weighed, `examples` or `uniform`.
+    """
+
+    def marked(aggregate: Aggregate) -> Aggregate:
+        aggregate.averages = weights  # type: ignore[attr-defined]
+        return aggregate
+
+    return marked
 
 
 def weighted_mean(

@@ -115,6 +115,7 @@ def layerwise(
     method = Method(
         made.init, made.round, made.predictor, made.cost,
         personal=alone, alone=alone, sizes=offered, holds=made.holds,
+        averages=getattr(aggregate, "averages", None), allocates=made.trains,
     )  # fmt: skip
     answer = at or (deepest if predict is full_depth else None)
     return made.handing(method, answer) if answer else method
@@ -274,6 +275,11 @@ class Layerwise:
         if self.depth_of(L_n) is None:
             return ()
         return self._plan_alone(L_n, t, rank).M[0].nonzero().flatten().tolist()
+
+    def trains(self, cohort: Cohort, t: int, generator: Generator) -> Tensor:
+        """(N, L) bool, the layers that each client of a round would train if nothing were known of earlier rounds."""
+        nothing = {**alloc.nothing_known(self.model.num_layers), "memory": {}}
+        return self.plan(nothing, t, cohort, generator)[0].trains
 
     def _alone(self, L_n: int, t: int, rank: int | None) -> Holding:
         """What a client would hold if it were the only one, and the first; in a plan the same for all seeds."""

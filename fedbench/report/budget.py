@@ -128,6 +128,7 @@ def cost(result: Result) -> Costs | None:
         "simulated": took.get("total"),
         "idle": took.get("idle"),
         "energy": took.get("joules"),
+        "epsilon": t["epsilon"],
         "gamma": t["gamma"],
         "coverage": t["coverage"],
         "seconds": result.manifest.get("seconds", 0.0),
@@ -160,6 +161,6 @@ def _mean_exchange(seeds: Sequence[Mapping[str, tuple[float, float]]]) -> dict[s
 
 # How the seeds' values of a cost become one, where that is not their mean.
 SEEDS: Mapping[str, Callable[[Sequence[Any]], Any]] = {
-    "gamma": min, "memory_min": min, "memory_max": max, "server_memory": max, "storage": max,
+    "gamma": min, "memory_min": min, "memory_max": max, "server_memory": max, "storage": max, "epsilon": max,
     "exchange": _mean_exchange,
 }  # fmt: skip

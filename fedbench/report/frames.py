@@ -165,6 +165,7 @@ FORMATS: Mapping[str, Format] = {
     "server_memory": Format("srv memory", "bytes", "low", "cost"),
     "simulated": Format("simulated", "seconds", "low", "cost"),
     "energy": Format("energy", "joules", "low", "cost"),
+    "epsilon": Format("ε", "decimal", "low", "cost"),
     "difference": Format("difference", "points", "metric"),
     "p": Format("p", "p", "low"),
     "q": Format("q", "p", "low"),

@@ -99,6 +99,12 @@ COLUMNS: Mapping[str, Mapping[str, str]] = {
         "fetched_layers": "list<int16>",
         "stored_bytes": "int64",
     },
+    # Where a suite asks for privacy, a row for each round: the epsilon by then of the client that sent most often. No
+    # file without.
+    "privacy": {
+        "round": "int32",
+        "epsilon": "float64",
+    },
     # A row for each upload that a fault corrupted or the server refused; "" for neither. No file without any.
     "uploads": {
         "round": "int32",
@@ -181,7 +187,7 @@ LATER: Mapping[str, Mapping[str, str | None]] = {
 }
 
 # Tables that a cell is without where they would be empty.
-ONLY_WITH_ROWS = ("server", "clock", "storage", "uploads", "answers", "sizes", "deployed", "wire")
+ONLY_WITH_ROWS = ("server", "clock", "storage", "privacy", "uploads", "answers", "sizes", "deployed", "wire")
 
 # Tables that came when results were kept already, or that say how a cell was computed and not what came of it: no part
 # of a content hash, and the results of one cell agree where one of them has none.
@@ -189,7 +195,7 @@ UNHASHED = ("answers", "wire")
 # Tables that older versions wrote and nothing reads: they are ignored, and deleted with the others of their cell.
 DROPPED = ("right",)
 # Tables that a checkpoint of an older fedbench is without.
-CAME_LATER = ("clock", "storage", "sizes", "deployed", *UNHASHED)
+CAME_LATER = ("clock", "storage", "privacy", "sizes", "deployed", *UNHASHED)
 
 # What depends on the machine and the hour, and is left out when two results are compared for equality; also what an
 # older fedbench did not write, where it follows from the rest: `left_out` and `doubts` from the data's fingerprint;
@@ -202,6 +208,7 @@ TIMINGS = {
     "server": (),
     "clock": (),
     "storage": (),
+    "privacy": (),
     "uploads": (),
     "answers": (),
     "sizes": (),

@@ -75,6 +75,7 @@ def totals(whole: Whole) -> dict[str, dict[str, Any]]:
     - returned: how often a layer came back; layers: how many different ones did
     - server_flops, server_memory: None where the server computes for nobody
     - storage: bytes that the client with the most has kept, None where clients keep nothing
+    - epsilon: of the client that sent most often, None where the suite asks for no privacy
     - exchange: bytes down and up by kind
     - simulated: None where clients have no devices
 
@@ -91,9 +92,11 @@ def totals(whole: Whole) -> dict[str, dict[str, Any]]:
     server = _frame(whole("server", ("flops", "memory_bytes"))).astype({"flops": float})
     of_server = server.groupby("cell", observed=True).agg({"flops": "sum", "memory_bytes": "max"}).astype(float)
     storage = _frame(whole("storage", ("stored_bytes",))).groupby("cell", observed=True).max().astype(float)
+    privacy = _frame(whole("privacy", ("epsilon",))).groupby("cell", observed=True).max()
     parts: list[Any] = [by[list(SUMS)].sum(), by.size().rename("rows"), by["round"].max().rename("last")]
     parts += [_coverage(whole("rounds", ("round", "trained_layers", "arrived")))]
     parts += [of_server.set_axis(["server_flops", "server_memory"], axis=1), storage.set_axis(["storage"], axis=1)]
+    parts += [privacy]
     joined = pandas.concat([part.set_axis(part.index.astype(str)) for part in parts], axis=1)
     joined = joined[joined["rows"].notna()].astype({"rows": int, "last": int, "gamma": "Int64"})
     joined[["returned", "layers"]] = joined[["returned", "layers"]].fillna(0).astype(int)

@@ -18,13 +18,14 @@ from fedbench.models.backbone import Blocks, Plain
 from fedbench.models.param_paths import trained_layers
 from fedbench.results.columns import SIMULATED
 from fedbench.results.scores import evaluated_rounds
-from fedbench.seeding import numpy_generator
+from fedbench.seeding import generator, numpy_generator
 from fedbench.simulation.client_storage import ClientStorage
 from fedbench.simulation.evaluation import Answers, Deployment, Evaluation, Runnable, Score, Scored, offered_by
 from fedbench.simulation.failure_reason import Diverged
 from fedbench.simulation.faults import NOT_FINITE
 from fedbench.simulation.federation import Federation
 from fedbench.simulation.layer_effects import effects
+from fedbench.simulation.privacy import PrivacyLoss
 from fedbench.types import GLOBAL, ClientCost, Cohort, Dataset, Report, Size, Uploads
 
 Rows = list[dict[str, Any]]
@@ -51,6 +52,8 @@ class RoundRecords:
             )
         self.clocked = Clock(config, federation)
         self.kept = ClientStorage.said(config)
+        self.privacy = PrivacyLoss(config.get("privacy"))
+        self.seed = config["seed"]
 
     def enter(self, tables: Tables, t: int, report: Report) -> Rows:
         """Enter a round into its tables; returns the rows of its clients. Raises Diverged."""
@@ -59,6 +62,7 @@ class RoundRecords:
         clients = self.rounds(t, report)
         tables["rounds"].extend(clients)
         tables["storage"].extend(self.storage(t, report, fetched))
+        tables["privacy"].extend(self.privacy.rows(t, tables))
         tables["uploads"].extend(self.uploads(t, report))
         tables["exchange"].extend(self.exchange(t, report))
         tables["server"].extend(self.server(t, report))
@@ -234,17 +238,21 @@ class RoundRecords:
             tested: images of one evaluation.
 
         Returns:
-            Among others `images`, those of all training steps; `tested`, those of all evaluations, validation images
-            too; and `simulated_seconds`, of all rounds, where clients have devices.
+            Among others `fewest_holders`, the fewest clients that train the same layer in a round; `images`, those of
+            all training steps; `tested`, those of all evaluations, validation images too; and `simulated_seconds`, of
+            all rounds, where clients have devices.
         """
         totals: dict[str, Any] = dict.fromkeys(("client_rounds", "images", "flops", "bytes_down", "bytes_up"), 0)
         totals["evaluations"] = len(self.evaluated)
         totals["tested"] = totals["evaluations"] * tested
         if self.sized:  # validation images are not, and not every size has a model: an upper bound
             totals["tested"] += len(offered_by(method, self.federation.scenario)) * tested
-        storage = replace(self.kept, of={})
+        storage, fewest = replace(self.kept, of={}), list[int]()
         for t in range(self.T):
             cohort, took, sent = self.clocked.cohort(t, method), [], []
+            if method.allocates and len(cohort):
+                holders = method.allocates(cohort, t, generator(self.seed, t, use="round")).sum(0)
+                fewest += holders[holders > 0].tolist()
             for n, (client, cost) in enumerate(zip(cohort.ids, method.prices(cohort, t), strict=True)):
                 if cost is None:
                     continue
@@ -268,7 +276,7 @@ class RoundRecords:
             if took:
                 before = totals.get("simulated_seconds", 0.0)
                 totals["simulated_seconds"] = before + self.clocked.row(took, sent)["duration"]
-        return totals
+        return totals | ({"fewest_holders": min(fewest)} if fewest else {})
 
     def _done(self, report: Report, n: int) -> tuple[int, int]:
         """(images, last) of the client at position n; one whose work is lost has come to no last step."""

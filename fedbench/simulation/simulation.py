@@ -33,6 +33,7 @@ from fedbench.simulation.faults import Guard, received
 from fedbench.simulation.federated_data import TEST, FederatedData
 from fedbench.simulation.federation import Federation
 from fedbench.simulation.next_tokens import metrics_fault
+from fedbench.simulation.privacy import Privacy
 from fedbench.simulation.round_records import RoundRecords, Rows
 from fedbench.simulation.state import ClientStore, keys_of, taken_apart
 from fedbench.types import NEXT_TOKEN, Client, Cohort, Dataset, Job, Plan, Scenario, Uploads
@@ -112,6 +113,7 @@ class Simulation:
         self.records = RoundRecords(config, self.dataset, self.federation)
         self.guard, self.rates = Guard(config["train"].get("guard")), Rates(config["train"])
         self.method = self._method(registry, setup)
+        self.privacy = Privacy.of(config, self.method)
         check_ranks(self.model, self.federation.scenario)
         self.evaluation = self._evaluation(registry)
         self.deployment = Deployment(self.method, self.federation, self.rounds - 1)
@@ -228,11 +230,14 @@ class Simulation:
         of_a_round = (model, start, plan, cohort, job)
         with self.precision():
             up = train_together(*of_a_round, team=self.team) if self.fast else train_one_by_one(*of_a_round)
+        if self.privacy:
+            up = self.privacy.of_clients(up, start, plan, cohort, job.t)
         return self._receive(up, start, plan, cohort, job.t)
 
     def _receive(self, up: Uploads, start: Mapping[str, Any], plan: Plan, cohort: Cohort, t: int) -> Uploads:
-        """What the server has of uploads, through faults and guard."""
-        return received(up, start, plan, cohort, t, self.federation.faults, self.guard)
+        """What the server has of uploads, through faults and guard, and with its noise."""
+        up = received(up, start, plan, cohort, t, self.federation.faults, self.guard)
+        return self.privacy.of_server(up, start, plan, cohort, t) if self.privacy else up
 
     def _test(self, state: State, t: int, tables: dict[str, Rows]) -> None:
         """Enter into the tables how good the models of a state are, after round t counted from 1."""

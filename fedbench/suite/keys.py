@@ -124,6 +124,18 @@ class GuardKeys(TypedDict, total=False):
 
 
 @closed
+class PrivacyKeys(TypedDict, total=False):
+    """Differential privacy of clients' uploads; a suite that asks for it says clip and noise."""
+
+    clip: Annotated[Positive, Field(description="C, the largest norm of a client's update over all its tensors")]
+    noise: Annotated[Positive, Field(description="z, the deviation of the Gaussian noise in units of what it hides")]
+    delta: Annotated[float, Range(above=0, below=1), Field(description="for which epsilon is reported; default: 1e-5")]
+    local: Annotated[
+        bool, Field(description="every client adds the noise to its own upload; default: the server does, to means")
+    ]
+
+
+@closed
 class TrainKeys(TypedDict, total=False):
     """The work of a round."""
 
@@ -279,6 +291,7 @@ class Settings(TypedDict, total=False):
         ParticipationKeys, OneOf("all", "fraction", "count", "per_domain"), shorthand({"const": "all"})
     ]
     faults: FaultKeys
+    privacy: Annotated[PrivacyKeys | None, Field(description="clipped updates with noise; null: neither")]
     train: TrainKeys
     evaluation: Annotated[EvaluationKeys, AfterValidator(not_both)]
     precision: Literal["fp32", "bf16"]

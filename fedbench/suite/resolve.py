@@ -319,6 +319,10 @@ class _Resolver:
         if augment and augment.value and features and features.value == "kept":
             text = f"frozen_features: kept (at {features.mark}) needs images that stay the same; leave one out"
             self.problems.add(augment.named, f"data.augment: {text}")
+        guard, privacy = settings.get("train", "guard"), settings.get("privacy")
+        if guard and guard.value and privacy and privacy.value:
+            text = f"no epsilon covers what train.guard (at {guard.mark}) lets through; leave one out"
+            self.problems.add(privacy.named, f"privacy: {text}")
         return settings
 
 
@@ -353,11 +357,12 @@ def _plain(settings: Node) -> tuple[dict[str, Any], str]:
 
 # Values that say that nothing is to happen, by section: the cell is the same as one without the key.
 _NOTHING: dict[str, dict[str, Any]] = {
-    "": {**dict.fromkeys(SIZES), "frozen_weights": "resent", "frozen_features": "computed"},
+    "": {**dict.fromkeys((*SIZES, "privacy")), "frozen_weights": "resent", "frozen_features": "computed"},
     "data": {"proxy": None, "augment": None},
     "train": {"regularizer": None, "guard": None},
     "train.optimizer": {"head_lr": None, "schedule": "constant", "warmup": None},
     "evaluation": {"by": "domain", "at": None, "validation": None, "sizes": False},
+    "privacy": {"local": False, "delta": 1e-5},
 }
 
 
@@ -365,7 +370,7 @@ def _leave_out_nothing(plain: dict[str, Any]) -> None:
     """Take out what says that nothing is to happen."""
     sections = {"": plain, **plain, "train.optimizer": plain["train"]["optimizer"]}
     for name, nothing in _NOTHING.items():
-        section = sections[name]
+        section = sections.get(name) or {}
         for key in [key for key, value in nothing.items() if section.get(key) == value]:
             section.pop(key, None)
     faults = plain.get("faults", {})

@@ -80,6 +80,7 @@ NEEDED = ("backbone", "data")
 WHOLE = {
     ("faults", "stragglers"): tuple(StragglerKeys.__annotations__),
     ("faults", "corrupted"): ("probability", "kind"),
+    ("privacy",): ("clip", "noise"),
 }
 
 # Where settings name components: dotted path -> kind. A list stands for each of its items.

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
@@ -62,6 +63,7 @@ def by_exits(
     trained; see `depthfl`."""
     L, aggregate = setup.backbone.num_layers, setup.component("aggregator", aggregator)
 
+    @functools.wraps(aggregate)
     def counted(state: State, uploads: Uploads, plan: Plan, cohort: Cohort) -> State:
         trained = set(state["memory"].get("trained", []))
         for n in uploads.arrived.nonzero().flatten().tolist():

@@ -8,7 +8,7 @@ from torch import Generator
 
 from fedbench import hookimpl
 from fedbench.families.adapter_ranks import depth_under_ranks, drawn_terms, ranks_of
-from fedbench.families.aggregation import Weights, weighted_mean
+from fedbench.families.aggregation import Weights, averaging, weighted_mean
 from fedbench.families.deployed_submodel import ranks
 from fedbench.families.layerwise import layerwise
 from fedbench.families.regularizer import refuse_feddyn
@@ -45,6 +45,7 @@ def fslora(setup: Setup, weights: Weights = "uniform", objective: Ref = "cross_e
             plan, terms=plan.M[:, :, None] & drawn[:, None, :], scales=pairs(model)[0].scaling * R / r_n.double()
         )
 
+    @averaging(weights)
     def aggregate(state: State, uploads: Uploads, plan: Plan, cohort: Cohort) -> State:
         """Rows hold what their client started from outside of its sketch: an update of 0."""
         return weighted_mean(state, replace(uploads, coordinates={}), plan, cohort, weights)

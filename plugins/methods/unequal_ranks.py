@@ -25,7 +25,7 @@ from fedbench.families.adapter_ranks import (
     with_pairs,
     zero_padded,
 )
-from fedbench.families.aggregation import Weights, weighted_mean
+from fedbench.families.aggregation import Weights, averaging, weighted_mean
 from fedbench.families.deployed_submodel import ranks
 from fedbench.families.layerwise import layerwise
 from fedbench.method import Method, Ref, Setup, State
@@ -63,6 +63,7 @@ def fedit(
         least = smallest and not setup.scenario.fitting  # of those that fit, which are not known before
         return first_terms(model, plan, torch.full_like(r_n, smallest_rank(model, setup.scenario)) if least else r_n)
 
+    @averaging(weights)
     def aggregate(state: State, uploads: Uploads, plan: Plan, cohort: Cohort) -> State:
         found = arrived_adapters(model, uploads, plan, cohort, weights)
         return with_pairs(state, uploads, plan, cohort, found, zero_padded(state), weights)

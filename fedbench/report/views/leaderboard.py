@@ -43,7 +43,7 @@ BOARD = (
 # The costs of a leaderboard; the others stand in the view of costs.
 COSTS = (
     "bytes", "gflops", "memory_min", "memory_median", "memory_max", "server_gflops", "server_memory", "simulated",
-    "energy",
+    "energy", "epsilon",
 )  # fmt: skip
 
 # What the columns of a leaderboard mean, where their titles do not say it.
@@ -64,6 +64,8 @@ MEANINGS = {
     "are of the whole run.",
     "simulated": "simulated: what all rounds take on the clients' devices, as the server waits.",
     "energy": "energy: of all clients in all rounds, while they compute.",
+    "epsilon": "ε: of the client whose uploads were used most often, after all rounds, at the suite's delta; smaller "
+    "is more private.",
 }
 
 

@@ -149,6 +149,14 @@ def notes_of(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     if any(len(row["names"]) > 1 for row in rows):
         found.append("(+1): another name of the same cell, which runs once.")
     found.append("FLOPs are the clients' training; evaluation is not in them.")
+    fewest: dict[str, int] = {}
+    for row in rows:
+        if of_row := row.get("fewest_holders"):
+            method = row["names"][0][1]
+            fewest[method] = min(of_row, fewest.get(method, of_row))
+    if fewest:
+        counts = ", ".join(f"{method} {n}" for method, n in sorted(fewest.items(), key=lambda item: item[1]))
+        found.append(f"Fewest clients that send one layer in a round: {counts}.")
     if any("simulated_seconds" in row for row in rows):
         found.append("simulated: what all rounds would take on the clients' devices, as the server waits.")
     return found
