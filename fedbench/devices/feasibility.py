@@ -103,7 +103,8 @@ def _slowest(costs: Costs, device: Device, fit: Fit, work: Work) -> tuple[Client
 
     def seconds(cost: ClientCost) -> RoundSeconds:
         personal_images = work.personal_images(cost.personal_epochs)
-        return round_seconds(cost, device, fit.server, work.images, work.last, fit.precision, personal_images)
+        given = (work.images, work.last, fit.precision, personal_images)
+        return round_seconds(cost, device, fit.server, *given, steps=work.steps)
 
     cost = max(costs, key=lambda cost: seconds(cost).total)
     down, up = round_bytes(cost, work.images, work.last)

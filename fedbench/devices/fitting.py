@@ -42,21 +42,24 @@ def round_seconds(
     personal_images: int = 0,
     arrives: bool = True,
     refused: bool = False,
+    steps: int = 1,
 ) -> RoundSeconds:
     """A round of a client with this device.
 
     It is down = bytes down / device.down, compute = FLOPs / the device's FLOP/s in that precision, up = bytes up /
-    device.up, and server = the server's FLOPs for this client / the server's FLOP/s, where it computes along. Nothing
-    overlaps: latency, protocols and the server's own bandwidth are left out. `images`, `last`, `personal_images` and
-    `arrives` are as in `ClientCost.flops` and `ClientCost.exchange`.
+    device.up, and server = the server's FLOPs for this client / the server's FLOP/s, where it computes along. Each
+    message takes device.message more. Nothing overlaps: protocols and the server's own bandwidth are left out.
+    `images`, `last`, `personal_images` and `arrives` are as in `ClientCost.flops` and `ClientCost.exchange`, `steps` as
+    in `ClientCost.messages`.
     """
     down, up = round_bytes(cost, images, last, arrives, refused)
     flops = cost.flops(images, last, arrives, personal_images)
     along = cost.server.flops(images, last if arrives else 0) if cost.server else 0
+    to, back = (device.message * messages for messages in cost.messages(steps, arrives))
     return RoundSeconds(
-        down / device.down,
+        down / device.down + to,
         flops / device.flops_at(precision),
-        up / device.up,
+        up / device.up + back,
         along / server.flops_at(precision),
     )
 
@@ -73,11 +76,13 @@ class Work:
         images: How many it trains on.
         last: How many of them are in its last step.
         personal_images: Of so many epochs, the images of a model of its own; see `ClientCost.personal_epochs`.
+        steps: How many steps it takes.
     """
 
     images: int
     last: int
     personal_images: Callable[[int], int] = field(default=lambda epochs: 0, compare=False)
+    steps: int = 1
 
 
 @dataclass(frozen=True)
@@ -117,7 +122,8 @@ class Fit:
         if self.seconds is None:
             return True
         personal_images = work.personal_images(cost.personal_epochs)
-        took = round_seconds(cost, device, self.server, work.images, work.last, self.precision, personal_images)
+        given = (work.images, work.last, self.precision, personal_images)
+        took = round_seconds(cost, device, self.server, *given, steps=work.steps)
         return took.total <= self.seconds
 
 

@@ -144,4 +144,5 @@ def numbers_of(device: Device) -> dict[str, Any]:
         "down": device.down,
         "up": device.up,
     }
-    return given if device.watts is None else {**given, "watts": device.watts}
+    further = {"watts": device.watts, "message": device.message or None}
+    return given | {key: value for key, value in further.items() if value is not None}

@@ -91,6 +91,7 @@ class Federation:
             images,
             images - self.images(client, max(0, steps - 1)),
             lambda epochs: self.images(client, more_steps(client, epochs, steps)),
+            steps,
         )
 
     @property

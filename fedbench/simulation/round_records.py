@@ -346,7 +346,8 @@ class Clock:
         assert devices is not None and server is not None  # only then is it asked for
         device, work, usual = devices[client], self.federation.work(client, steps), self.federation.work(client)
         personal_images, last = work.personal_images(cost.personal_epochs), work.last if sent else 0
-        took = round_seconds(cost, device, server, work.images, last, self.precision, personal_images, sent, refused)
+        given = (work.images, last, self.precision, personal_images, sent, refused, steps)
+        took = round_seconds(cost, device, server, *given)
         fate = faults.fate(t, client, self.federation.steps(client))
         compute = fate.slowdown * took.compute
         if fate.late:

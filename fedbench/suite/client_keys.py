@@ -78,6 +78,7 @@ class DeviceKeys(TypedDict, total=False):
     down: Annotated[Positive, Field(description="bytes/s from the server")]
     up: Annotated[Positive, Field(description="bytes/s to the server")]
     watts: Annotated[Positive | None, Field(description="drawn while it trains; null: not known")]
+    message: Annotated[NotNegative, Field(description="seconds of each message besides its bytes; default: 0")]
     source: Annotated[str, Field(description="where the numbers are from; no part of what a cell is")]
 
 
@@ -91,6 +92,7 @@ class DeviceNumberKeys(TypedDict, total=False):
     down: Positive
     up: Positive
     watts: Positive
+    message: Positive
 
 
 _Names = Annotated[list[str], Field(min_length=1)]

@@ -117,8 +117,10 @@ def _named(given: Node) -> list[Node]:
 
 
 def _plain(numbers: Mapping[str, Any]) -> dict[str, Any]:
-    """Memory in whole bytes, all else as floats; nothing of what is not known."""
-    given = {key: float(value) for key, value in numbers.items() if value is not None}
+    """Memory in whole bytes, all else as floats; nothing of what is not known, or takes no time."""
+    given = {
+        key: float(value) for key, value in numbers.items() if value is not None and (key, value) != ("message", 0)
+    }
     return {**given, "memory": int(given["memory"])}
 
 

@@ -175,6 +175,17 @@ class ClientCost:
         """Bytes that a device must have to train."""
         return self.memory_bytes + self.workspace_bytes
 
+    def messages(self, steps: int, arrives: bool = True) -> tuple[int, int]:
+        """Return how many messages go (down, up) in a round: one, and one for each step that exchanges something.
+
+        Args:
+            steps: How many steps the client takes.
+            arrives: Whether the update reaches the server.
+        """
+        down = (self.bytes_down > 0) + steps * any(one.down_per_image for one in self.sent)
+        up = (self.bytes_up > 0 and arrives) + steps * any(one.up_per_image for one in self.sent)
+        return down, up
+
     def flops(self, images: int, last: int, arrives: bool = True, personal_images: int = 0) -> int:
         """Return the FLOPs of a round.
 

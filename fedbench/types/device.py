@@ -18,6 +18,7 @@ class Device:
         up: Bytes/s to the server.
         watts: Power drawn while it trains; None where no source gives it.
         source: Where the figures are from. It is not part of a cell's identity.
+        message: Seconds that each message takes in addition to its bytes.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Device:
     up: float
     watts: float | None = None
     source: str = ""
+    message: float = 0.0
 
     def flops_at(self, precision: str) -> float:
         """Return the FLOP/s in `fp32` or `bf16`."""

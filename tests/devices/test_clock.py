@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from fedbench.devices.fitting import round_bytes, round_seconds
 from fedbench.types import ClientCost, Device, Sent, ServerCost
 
@@ -26,3 +28,17 @@ def test_what_every_step_sends_and_the_server_computes_counts():
     assert round_bytes(cost, 10, 2, arrives=False) == [0, 40]
     lost = round_seconds(cost, PHONE, SERVER, images=10, last=2, precision="fp32", arrives=False)
     assert lost == (0.0, 2.0, 8.0, 3.0)
+
+
+def test_each_message_takes_a_constant_more():
+    """One each way, one for every step that exchanges something, and none where nothing is sent."""
+    slow, cost = (
+        replace(PHONE, message=0.5),
+        ClientCost(flops_per_image=20, bytes_down=100, bytes_up=30, memory_bytes=1),
+    )
+    given = {"server": SERVER, "images": 10, "last": 2, "precision": "fp32"}
+    assert round_seconds(cost, slow, **given) == (2.5, 2.0, 6.5, 0.0)
+    assert round_seconds(cost, slow, **given, arrives=False).up == 0.0
+    assert round_seconds(replace(cost, bytes_down=0), slow, **given).down == 0.0
+    split = ClientCost(20, 0, 20, 1, (Sent("features", up_per_image=4, down_per_image=1), Sent("weights", up=20)))
+    assert round_seconds(split, slow, **given, steps=5) == (0.2 + 5 * 0.5, 2.0, 12.0 + 6 * 0.5, 0.0)

@@ -36,6 +36,13 @@ def test_a_suite_has_devices_of_its_own_and_scales_all(suite_of):
     assert laptop["up"] == 2 * SHIPPED["laptop"].up
 
 
+def test_a_message_that_takes_no_time_is_not_said_so_that_such_cells_are_what_they_were(suite_of):
+    plain = one(suite_of, "devices: mine", "devices: {mine: {extends: laptop}}\n")
+    assert one(suite_of, "devices: mine", "devices: {mine: {extends: laptop, message: 0}}\n") == plain
+    slow = one(suite_of, "devices: mine", "devices: {mine: {extends: laptop, message: 0.2}}\n")
+    assert slow["devices"]["known"]["mine"]["message"] == 0.2 and "message" not in plain["devices"]["known"]["mine"]
+
+
 def test_batches_are_computed_in_as_few_parts_as_fit_where_a_device_must_hold_them(suite_of):
     """And nothing is said where they are computed as a whole, so that such cells are what they were."""
 

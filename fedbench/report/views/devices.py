@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from fedbench.devices.feasibility import Outlook
 
 NONE = "–"
-LISTED = ("name", "memory", "flops", "flops_bf16", "down", "up", "watts", "source")
+LISTED = ("name", "memory", "flops", "flops_bf16", "down", "up", "watts", "message", "source")
 WHERE = ("suite", "scenario", "variant", "backbone")
 FORMATS = {
     "name": Format("device", part="name"),
@@ -25,6 +25,7 @@ FORMATS = {
     "down": Format("down/s", "bytes"),
     "up": Format("up/s", "bytes"),
     "watts": Format("watts", "rank"),
+    "message": Format(unit="seconds", part=""),
     "source": Format(part=""),
     "method": Format("method", part=""),
     "size": Format("size"),
