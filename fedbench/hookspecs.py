@@ -150,6 +150,7 @@ def fedbench_register_executors(register: Register) -> None:
     """Where cells run: `make(workers, most, timeout, memory_limit, gpu, gpus, **options) -> execute(jobs, on_event)`.
 
     :param elsewhere: optional, True where cells run on other machines.
+    :param engine: optional, `"sequential"` or `"cohort"` where cells can be computed by that engine alone.
 
     A job is a `fedbench.simulation.cell_job.CellJob` as a JSON string. `jobs` is an iterator, and a cell is handed out
     when its job is asked for; `execute` may be called again with more. `on_event` takes dicts with `event` (`started`,

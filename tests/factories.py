@@ -167,6 +167,7 @@ def write_cell(
     clock: Sequence[Mapping[str, Any]] | None = None,
     sizes: Sequence[Mapping[str, Any]] | None = None,
     deployed: Sequence[Mapping[str, Any]] | None = None,
+    wire: Sequence[Mapping[str, Any]] | None = None,
     shared: dict[str, Any] | None = None,
     turnout: dict[str, Any] | None = None,
     candidate: int | None = None,
@@ -180,7 +181,7 @@ def write_cell(
         write_rows(folder, "eval", evaluation)
         write_atomically(folder / "rounds.parquet", usual_rounds() if rounds is None else table_bytes("rounds", rounds))
         beside = {"layers": layers, "exchange": exchange, "server": server, "clock": clock}
-        write_beside(folder, beside | {"sizes": sizes, "deployed": deployed})
+        write_beside(folder, beside | {"sizes": sizes, "deployed": deployed, "wire": wire})
     own = {"id": id, "status": status, "reason": reason, "config": resolved, "seconds": 20.0 + seed}
     write_manifest(folder, AS_RUN | own | ({"turnout": turnout} if turnout else {}))
     entry = Entry(

@@ -35,7 +35,7 @@ from fedbench.words import counted, nearest
 if TYPE_CHECKING:
     import pandas
 
-MORE_TABLES = {"sizes": ("sizes", "deployed")}  # that a view reads besides those of leaderboards
+MORE_TABLES = {"sizes": ("sizes", "deployed"), "wire": ("wire",)}  # that a view reads besides those of leaderboards
 
 AT = (
     click.option(
@@ -113,6 +113,7 @@ VIEWS = {
     "sizes": View(
         "The models at every size, and which of them each client can run.", ("metric",), example="results/devices"
     ),
+    "wire": View("What was measured of deployed cells, next to what is simulated.", example="results/two_machines"),
     "tuning": View("The winner of each tuning, and what fewer trials would give.", (), example="results/field_tuned"),
     "paper": View("Results next to the numbers of a paper, if the suite has them.", ("at",)),
     "changes": View(

@@ -26,8 +26,7 @@ def deploy() -> None:
     fedbench deploy run my_suite.yaml --superlink federation
 
     The first and the last on the server, the second on each device. docs/deploy.md goes through all of it. On this
-    machine alone, to see that simulation and deployment agree: `fedbench run SUITE --executor flower --engine
-    sequential`.
+    machine alone, to see that simulation and deployment agree: `fedbench run SUITE --executor flower`.
     """
 
 
@@ -138,35 +137,7 @@ def run(context: click.Context, suite: str, superlink: str, least: float, wait: 
     executor = {"name": "flower", "superlink": os.path.abspath(superlink), "least": least, "answer": wait}
     choices["sets"] = (*choices["sets"], f"data.partition={json.dumps(partition)}")
     os.environ["FEDBENCH_ON_NODES"] = str(Federation(Path(superlink)).facts["clients"])
-    context.invoke(run_here, suite=suite, engine="sequential", executor=json.dumps(executor), **choices)
-
-
-@deploy.command()
-@click.argument("folder", type=FilePath())
-@click.option(
-    "--format", "form", type=click.Choice(["text", "csv", "json"]), default="text", show_default=True, help="For what."
-)
-def wire(folder: str, form: str) -> None:
-    """Show what was measured next to what is simulated.
-
-    \b
-    fedbench deploy wire results/quickstart
-
-    FOLDER is a suite's, such as results/quickstart. Bytes are those of the tensors; `framing` is what messages have
-    beyond them, in percent. docs/deploy.md says what the columns mean.
-    """
-    from fedbench.deployment.measured import measured
-
-    found = measured(Path(folder))
-    if form == "csv":
-        click.echo(found.to_csv(index=False), nl=False)
-    elif form == "json":
-        click.echo(found.to_json(orient="records", indent=1))
-    else:
-        text = found.set_index("cell").T.map(
-            lambda value: f"{value:,.4g}" if isinstance(value, float) else f"{value:,}"
-        )
-        click.echo(text.to_string())
+    context.invoke(run_here, suite=suite, executor=json.dumps(executor), **choices)
 
 
 def _require_flower() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -13,6 +15,7 @@ import click
 
 from fedbench.commands.choices import FORM, TIMEOUT, SuiteFile, cells
 from fedbench.commands.output import put, warn_of_lost
+from fedbench.commands.terminal import say
 from fedbench.devices.assignment import server_of
 from fedbench.devices.feasibility import Outlook
 from fedbench.devices.table import SERVER, SHIPPED, device_of
@@ -22,7 +25,7 @@ from fedbench.registry.facts import CachedFacts
 from fedbench.registry.registry import Registry
 from fedbench.runner.estimate import DEADLINE, cost_estimates
 from fedbench.suite import load
-from fedbench.words import human_bytes, lasting
+from fedbench.words import human_bytes, human_flops, lasting
 
 if TYPE_CHECKING:
     from fedbench.report.views.devices import Outlooks, Where
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from fedbench.types import Device
 
 ALL = "all_devices"  # the scenario of a backbone without a suite
+MEASURE = "fedbench.deployment.measuring:measured_device"
 BACKBONE = """suite: devices
 defaults: {{backbone: "{name}", data: {{name: strokes6}}}}
 scenarios: {{{ALL}: {{devices: {{{devices}}}}}}}
@@ -41,12 +45,14 @@ methods: [{methods}]
 @click.argument("suite", type=SuiteFile(), required=False, metavar="[SUITE|DEVICE]")
 @cells
 @click.option("--backbone", metavar="NAME", help="Show all methods with this backbone, instead of a suite.")
+@click.option("--measure", is_flag=True, help="Describe this machine as a device, in YAML for a suite.")
 @click.option("--images", default=500, show_default=True, type=click.IntRange(1), help="Training images of a client.")
 @TIMEOUT
 @FORM
 def devices(
     suite: str | None,
     backbone: str | None,
+    measure: bool,
     images: int,
     timeout: float | None,
     form: str,
@@ -65,6 +71,7 @@ def devices(
     fedbench devices phone_high
     fedbench devices --backbone vit_base_patch16_224 --method fedra --method flora
     fedbench devices suites/extreme_hetero.yaml --format markdown
+    fedbench devices --measure > this_machine.yaml
 
     If a scenario gives its clients no devices, all devices that come with fedbench are shown, ordered by memory.
 
@@ -72,6 +79,11 @@ def devices(
     """
     from fedbench.report.views.devices import listed
 
+    if measure:
+        if suite is not None:
+            raise UserError("devices: a suite or --measure, not both")
+        click.echo(measured(backbone or "micro_vit", timeout))
+        return
     if suite is None and backbone is None:
         put(listed(list(SHIPPED.values())), form)
         return
@@ -92,6 +104,44 @@ def devices(
     fits = fitting(loaded.name, answer.found, answer.missing, images, answer.ruled, answer.how)
     put(fits if form in ("csv", "json") else shared(fits), form)
     sys.exit(1 if warn_of_lost(registry) or answer.failed else 0)
+
+
+def measured(backbone: str, timeout: float | None) -> str:
+    """This machine as the `devices` of a suite, in YAML. Raises UserError where it cannot be measured."""
+    from fedbench.processes.signals import raising
+    from fedbench.processes.supervisor import ChildFailed, call
+
+    given = {"backbone": json.dumps({"name": backbone}), "steps": 4, "batch": 16}
+    try:
+        with raising():
+            found = call(MEASURE, given, timeout=timeout, on_event=lambda event: say(event.get("line", ""), err=True))
+    except ChildFailed as error:
+        raise UserError(f"devices --measure: it {error.reason}") from error
+    numbers = {key: float(f"{value:.3g}") for key, value in found["numbers"].items()}
+    by_method = "; ".join(
+        f"{precision}: {', '.join(f'{method} {human_flops(value)}/s' for method, value in own.items())}"
+        for precision, own in found["flops"].items()
+    )
+    lines = [f"    {key}: {value:.3e}" if value > 1e4 else f"    {key}: {value:g}" for key, value in numbers.items()]
+    return "\n".join(
+        [
+            "devices:",
+            "  this_machine:",
+            *lines,
+            f"    source: measured with {backbone} on one core",
+            f"# {by_method}.",
+            "# memory is half of the machine's; down and up are not measured, but those of fixed lines in the USA.",
+            *([busy] if (busy := _busy()) else []),
+        ]
+    )
+
+
+def _busy() -> str:
+    """A comment where other programs have the processors; "" where they do not."""
+    load, cores = os.getloadavg()[0], os.cpu_count() or 1
+    if load <= cores:
+        return ""
+    return f"# The load was {load:.1f} on {cores} cores: a message takes less on an idle machine."
 
 
 def of_backbone(

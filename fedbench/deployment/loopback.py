@@ -35,31 +35,33 @@ MOST = 64  # nodes of one machine
 class OnFlower(ABC):
     """The nodes of a cell in some federation of Flower, which are met when the cell has been built.
 
-    given: the options of the executor.
+    Args:
+        job: of the cell; None where there is none, and nodes are asked for something else.
+        given: the options of the executor.
     """
 
     name = "flower"
+    nodes: FlowerNodes
 
-    def __init__(self, job: CellJob, given: Mapping[str, Any]) -> None:
+    def __init__(self, job: CellJob | None, given: Mapping[str, Any]) -> None:
         self.job, self.given, self.stack = job, given, ExitStack()
-        self.nodes: FlowerNodes | None = None
 
     def simulation(self, *args: Any, **more: Any) -> Deployed:
         """Of the cell, on these nodes."""
+        assert self.job is not None
         return Deployed(*args, cell=self.job.manifest["id"], nodes=self, **more)
 
     @abstractmethod
     def meet(self, cell: Deployed) -> None:
         """See `deployed.Nodes`."""
 
-    def join(self, federation: Federation, cell: Deployed) -> None:
-        """Start a relay there, and wait for the nodes of the cell's clients."""
+    def join(self, federation: Federation, clients: int) -> None:
+        """Start a relay there, and wait for the nodes of so many clients."""
         self.nodes = self.stack.enter_context(connected(federation, Patience(**self.given["patience"])))
-        self.nodes.meet(len(cell.federation.clients))
+        self.nodes.meet(clients)
 
     def exchange(self, messages: Mapping[int, bytes], t: int) -> Mapping[int, Reply]:
         """See `deployed.Nodes`."""
-        assert self.nodes is not None
         return self.nodes.exchange(messages, t)
 
     def close(self) -> None:
@@ -77,19 +79,24 @@ class Loopback(OnFlower):
             raise UserError(f"--executor flower: nodes: {self.given['nodes']}, but the scenario has {clients} clients")
         if clients > MOST:
             raise UserError(f"--executor flower: {clients} clients; at most {MOST} nodes fit on one machine")
+        self.begin(clients, cell.deal)
+
+    def begin(self, clients: int, deal: Callable[[int, Examples], None] = lambda client, examples: None) -> None:
+        """Start everything, and wait for the nodes. deal: puts the examples of a client into its node's folder."""
+        plugins = self.job.plugins if self.job else ()
         folder = Path(tempfile.mkdtemp(prefix="fedbench-"))
         self.stack.callback(shutil.rmtree, folder, ignore_errors=True)
         self.federation = federation = self.stack.enter_context(Federation(folder))
         federation.create(clients, "127.0.0.1", free_port())
         for client in range(clients):
             examples = Examples(folder / "data" / str(client))
-            cell.deal(client, examples)
-            trainer = functools.partial(serve, folder / f"door{client}", examples, self.job.plugins)
+            deal(client, examples)
+            trainer = functools.partial(serve, folder / f"door{client}", examples, plugins)
             self.stack.callback(end, forked(trainer))
         federation.start_link(lasting=False)
         for client in range(clients):
             self.start(client)
-        self.join(federation, cell)
+        self.join(federation, clients)
 
     def start(self, client: int) -> None:
         """Start the SuperNode of a client."""

@@ -50,6 +50,8 @@ class Node:
         began = time.perf_counter()
         try:
             facts, tensors = wire.unpacked(content)
+            if facts["kind"] == "echo":
+                return content
             if facts["kind"] == "describe":
                 return wire.packed(self.examples.described(facts["data"], self._registry()), {})
             found, sent = self._train(facts, tensors)

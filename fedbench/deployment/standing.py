@@ -38,7 +38,7 @@ class Standing(OnFlower):
 
     def meet(self, cell: Deployed) -> None:
         """Wait for the nodes."""
-        self.join(Federation(Path(self.given["superlink"])), cell)
+        self.join(Federation(Path(self.given["superlink"])), len(cell.federation.clients))
 
 
 def link(folder: str, tell: Send) -> None:

@@ -56,6 +56,7 @@ FACTS = (
         "exact",
         "source",
         "elsewhere",
+        "engine",
         "better",
         "unit",
         "format",
@@ -135,9 +136,10 @@ class Component:
     """A registered name: who registered it, what it is for (the first paragraph of its docstring, and as `details` the
     others), its options with their defaults, and what those take that declare it (`fedbench.options`); for a method its
     role, one of ROLES, and its family, for a data set where its files come from, for an executor whether its cells run
-    on other machines. later: the options that came when results were kept already, paper: where it is from, look: how
-    pictures draw it, better, unit, format: what a metric says of itself, ignores: those of PARTS that it does not
-    depend on, tunable: whether a method reads anything that can be tuned, see `hookspecs`."""
+    on other machines, and the one engine that it has, or "". later: the options that came when results were kept
+    already, paper: where it is from, look: how pictures draw it, better, unit, format: what a metric says of itself,
+    ignores: those of PARTS that it does not depend on, tunable: whether a method reads anything that can be tuned, see
+    `hookspecs`."""
 
     name: str
     kind: str
@@ -152,6 +154,7 @@ class Component:
     exact: bool = True
     later: Sequence[str] = ()
     elsewhere: bool = False
+    engine: str = ""
     source: DataSource | None = None
     details: str = ""
     paper: str = ""
@@ -251,6 +254,8 @@ def _check_facts(kind: str, name: str, facts: dict[str, Any]) -> None:
         raise Unfit(
             f"the family of the {kind} {name!r} is {family!r:.80}; a method's is a few words, as {FAMILIES[0]!r}"
         )
+    if (engine := facts.get("engine", "")) not in ("", "sequential", "cohort") or (engine and kind != "executor"):
+        raise Unfit(f"the engine of the {kind} {name!r} is {engine!r:.80}; an executor's is sequential or cohort")
     said = {key: facts[key] for key in ("better", "unit", "format") if key in facts}
     if wrong := Measure(**said).fault() if kind == "metric" else said and f"`{next(iter(said))}` is a metric's to say":
         raise Unfit(f"{kind} {name!r}: {wrong}")

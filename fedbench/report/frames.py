@@ -108,6 +108,7 @@ UNITS: Mapping[str, Callable[[Any], str]] = {
     "flops a second": lambda value: human_flops(value).removesuffix("FLOPs"),
     "estimate": lambda value: roughly(value) if value else "",
     "share": "{:.0%}".format,
+    "small share": "{:.1%}".format,
     "crossed": lambda value: human_bytes(value) if value else DASH,
     "decimal": "{:.2f}".format,
     "rank": "{:g}".format,
@@ -118,6 +119,7 @@ UNITS: Mapping[str, Callable[[Any], str]] = {
 
 KEPT_AS = {
     "share": "fraction",
+    "small share": "fraction",
     "%": "fraction",
     "crossed": "bytes",
     "cell seconds": "seconds",

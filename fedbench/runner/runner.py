@@ -109,6 +109,7 @@ def run(
     """
     timeout = options.get("timeout") or timeout_in(str(path), text)
     registry = Registry(plugins, reading=min(READING, timeout or READING))
+    sets = (*_engine(registry, options.get("executor") or "local", sets), *sets)
     suite = load(path, registry, sets=sets, add=add, profile=profile, data=data, text=text)
     chosen = Options(**{"timeout": suite.timeout} | {key: value for key, value in options.items() if value is not None})
     facts = CachedFacts(registry, suite.base)
@@ -381,6 +382,13 @@ def _executor(registry: Registry, options: Options) -> dict[str, Any]:
             f"--device {options.device}: another machine's GPUs are its scheduler's to deal; say --device cuda"
         )
     return executor
+
+
+def _engine(registry: Registry, executor: str | dict[str, Any], sets: Sequence[str]) -> list[str]:
+    """The setting of the only engine that an executor has, where the caller names none."""
+    name = reference(registry.catalogue, "executor", executor, "--executor")["name"]
+    engine = registry.catalogue.find("executor", name).engine
+    return [f"engine={engine}"] if engine and not any(one.startswith("engine=") for one in sets) else []
 
 
 def _prepare_data(missing: Sequence[Cell], facts: CachedFacts, errors: BuildErrors, preparing: Preparing) -> list[str]:

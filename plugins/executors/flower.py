@@ -76,4 +76,4 @@ def fedbench_register_partitions(register: Any) -> None:
 
 @hookimpl
 def fedbench_register_executors(register: Any) -> None:
-    register("flower", on_flower)
+    register("flower", on_flower, engine="sequential")

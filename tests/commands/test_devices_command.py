@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 from command import TINY, fedbench, write_suite
 
+from fedbench.commands.devices import MEASURE
+from fedbench.deployment import measuring
 from fedbench.devices.table import SHIPPED
+from fedbench.processes import supervisor
 
 OWN = {
     "\nscenarios:": "\ndevices: {pin: {extends: laptop, memory: 10}, box: {extends: laptop, memory: 8000}}\nscenarios:",
@@ -89,3 +92,42 @@ def test_the_table_of_the_page_is_the_one_that_is_printed(tmp_path):
 def test_where_no_method_is_applicable_the_reasons_are_told(tmp_path):
     done = fedbench("devices", "--backbone", "micro_cnn", "--method", "fedra", cwd=tmp_path)
     assert done.exit_code == 0 and "cannot be cut into layers" in " ".join(done.output.split())
+
+
+MEASURED = {
+    "numbers": {"memory": 8e9, "flops": 1.2345e10, "flops_bf16": 3e9, "down": 1e7, "up": 1e6, "message": 0.4321},
+    "flops": {"fp32": {"fedra": 1.2e10, "head_only": 1.3e10}, "bf16": {"fedra": 2e9, "head_only": 5e9}},
+}
+
+
+def test_a_measured_machine_is_a_device_that_a_suite_takes(tmp_path, monkeypatch):
+    call = supervisor.call
+
+    def answered(function, given, **how):
+        return MEASURED if function == MEASURE else call(function, given, **how)
+
+    monkeypatch.setattr(supervisor, "call", answered)
+    done = fedbench("devices", "--measure", "--backbone", "micro_mixer", cwd=tmp_path)
+    assert done.exit_code == 0 and "measured with micro_mixer on one core" in done.stdout
+    assert "fp32: fedra 12.0 GFLOPs/s, head_only 13.0 GFLOPs/s" in done.stdout
+    own = {"\nscenarios:": f"\n{done.stdout}\nscenarios:", "  capacities: [2, 1]\n": ""}
+    file = write_suite(tmp_path, "fedra", own | {"  small: {}": "  small: {devices: this_machine}"})
+    shown = fedbench("devices", file, "--plugin", TINY, "--format", "csv", cwd=tmp_path)
+    assert shown.exit_code == 0 and "this_machine" in shown.stdout
+    assert fedbench("devices", "laptop", "--measure", cwd=tmp_path).exit_code == 2
+
+
+def test_a_machine_is_measured_by_short_trainings_in_both_precisions(monkeypatch):
+    monkeypatch.setattr(measuring, "find_spec", lambda name: None)
+    lines = []
+    tiny = {"name": "vit_tiny_patch16_224", "pretrained": False, "img_size": 32, "embed_dim": 48, "depth": 4}
+    found = measuring.measured_device({"backbone": json.dumps(tiny), "steps": 1, "batch": 2}, lines.append)
+    assert {precision: set(own) for precision, own in found["flops"].items()} == {
+        "fp32": {"fedra", "head_only"},
+        "bf16": {"fedra", "head_only"},
+    }
+    numbers = found["numbers"]
+    assert numbers.keys() == {"memory", "flops", "flops_bf16", "down", "up"} and all(numbers.values())
+    low, high = sorted(found["flops"]["fp32"].values())
+    assert low <= numbers["flops"] <= high
+    assert "flwr is not installed" in lines[-1]["line"]

@@ -24,7 +24,7 @@ from fedbench.simulation.faults import NOT_FINITE
 from fedbench.simulation.simulation import Simulation
 
 pytest.importorskip("flwr", reason="needs the extra `flower`")
-TO_NODES = ("--executor", "{name: flower, nodes: 2}", "--engine", "sequential")
+TO_NODES = ("--executor", "{name: flower, nodes: 2}")  # which says itself that its engine is the sequential one
 
 
 def of_flower():

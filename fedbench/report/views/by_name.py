@@ -25,6 +25,7 @@ from fedbench.report.views.reach import time_to_target
 from fedbench.report.views.sizes import deployable
 from fedbench.report.views.summary import lettered, summary
 from fedbench.report.views.tuning import candidates, how_tuned, tuning
+from fedbench.report.views.wire import wire
 from fedbench.results import Result
 
 FEW = 8  # leaderboards that are printed whole where no view is named: about a screen each
@@ -43,6 +44,7 @@ VIEWS: Mapping[str, Callable[[Sequence[Leaderboard], Mapping[str, Any]], pandas.
     "reach": lambda boards, asked: time_to_target(boards, asked["reach"]),
     "sizes": lambda boards, asked: deployable(boards, asked["equivalent"]),
     "summary": lambda boards, asked: summary(standings(boards, asked["equivalent"])),
+    "wire": lambda boards, asked: wire(boards),
 }
 SHORTER = {"pairs": matrix, "clients": worst_clients, "summary": lettered}
 
