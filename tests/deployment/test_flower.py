@@ -206,13 +206,20 @@ def test_a_cell_without_all_of_its_nodes_does_not_begin(federated, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_node_whose_key_is_not_registered_is_not_let_in(federated, monkeypatch):
+@pytest.mark.parametrize("has_key", [True, False], ids=["another key", "no key"])
+def test_a_node_whose_key_is_not_registered_is_not_let_in(federated, monkeypatch, has_key):
     make_key(federated.folder / "stranger")
-    start = Loopback.start
+    start, start_program = Loopback.start, Federation.start
+
+    def without_key(federation, name, *words):
+        option = words.index("--auth-supernode-private-key")
+        start_program(federation, name, *words[:option], *words[option + 2 :])
 
     def other(nodes, client):
-        if client == 1:
+        if client == 1 and has_key:
             monkeypatch.setattr(Federation, "key", lambda self, client: federated.folder / "stranger")
+        elif client == 1:
+            monkeypatch.setattr(Federation, "start", without_key)
         start(nodes, client)
 
     monkeypatch.setattr(Loopback, "start", other)
