@@ -227,12 +227,15 @@ class Simulation:
 
     def _train(self, model: Blocks, start: dict[str, Any], plan: Plan, cohort: Cohort, job: Job) -> Uploads:
         """The engine, see `fedbench.engine`, and what of its uploads the server receives."""
-        of_a_round = (model, start, plan, cohort, job)
         with self.precision():
-            up = train_together(*of_a_round, team=self.team) if self.fast else train_one_by_one(*of_a_round)
-        if self.privacy:
-            up = self.privacy.of_clients(up, start, plan, cohort, job.t)
+            up = self._engine(model, start, plan, cohort, job)
         return self._receive(up, start, plan, cohort, job.t)
+
+    def _engine(self, model: Blocks, start: dict[str, Any], plan: Plan, cohort: Cohort, job: Job) -> Uploads:
+        """What clients have to send: what the engine has trained, with noise of their own where they add it."""
+        of_a_round = (model, start, plan, cohort, job)
+        up = train_together(*of_a_round, team=self.team) if self.fast else train_one_by_one(*of_a_round)
+        return self.privacy.of_clients(up, start, plan, cohort, job.t) if self.privacy else up
 
     def _receive(self, up: Uploads, start: Mapping[str, Any], plan: Plan, cohort: Cohort, t: int) -> Uploads:
         """What the server has of uploads, through faults and guard, and with its noise."""
