@@ -45,6 +45,7 @@ METHODS = [
     "fedv",
     "fedvz",
     "festa",
+    "flasc",
     "ffa_lora",
     "fjord",
     "flexlora",

@@ -131,6 +131,8 @@ class Deployed(Simulation):
             raise self._refused("its objective is a function of its own, and no component that a node can make")
         if plan.kept or GLOBAL in cohort.ids:
             raise self._refused(_why("", bool(plan.kept)))
+        if job.uploads or job.downloads:
+            raise self._refused("its messages are coded (train.uploads, train.downloads), and nodes send tensors whole")
         load_additions(model, start.get(FROZEN))
         inbox = wire.Inbox(model, start, plan, cohort)
 

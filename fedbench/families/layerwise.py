@@ -237,7 +237,8 @@ class Layerwise:
         train = self.setup.train
         pull = self.pull(pull_of(train.get("regularizer"), state, plan, cohort.ids), state, plan, cohort)
         how = (self.objective, pull, cost.micro_batch_of(train), cost.recomputes(train))
-        return Job(t, self.setup.seed, train["optimizer"], train["clip"], *how)
+        coded = (train.get("uploads"), train.get("downloads"))
+        return Job(t, self.setup.seed, train["optimizer"], train["clip"], *how, *coded)
 
     def predictor(self, state: State, client: int | None = None) -> Predict:
         """Return the global model, or a client's where it keeps tensors."""

@@ -19,6 +19,7 @@ from fedbench.families.regularizer import refuse_books, towards
 from fedbench.method import Method, Ref, Setup, State
 from fedbench.models import cost
 from fedbench.models.backbone import HEAD, Blocks, Plain, begin, identity, load, once, parameters_of, recomputed
+from fedbench.models.codec import codec_of, refuse_coded
 from fedbench.models.counting import counted, to_run_all
 from fedbench.models.optimizer import make_optimizer, optimizer_states
 from fedbench.seeding import seed_of
@@ -277,6 +278,7 @@ def wholemodel(
     """
     aggregate = setup.component("aggregator", aggregator)
     refuse_books(setup)
+    refuse_coded(setup.train, ["downloads"], "clients that train whole models are sent them as they are")
     made = WholeModelMethod(setup, model, train, functools.cache(price), aggregate, personal)
     if cost.micro_batch_of(setup.train):
         made.price()  # which refuses what cannot be split
@@ -395,15 +397,17 @@ def price_of(
     """
     flops, activations = model.to_train(loss, setup.image_size)
     at_once = cost.images_at_once(setup.train)
-    weights = sum(p.nbytes for p in model.weights().values())
+    tensors = model.weights().values()
+    weights, codec = sum(p.nbytes for p in tensors), codec_of(setup.train.get("uploads"))
+    sent = codec.nbytes((p.numel(), p.element_size()) for p in tensors) if codec else weights
     trained = (2 + optimizer_states(setup.train["optimizer"])) * (weights + own_bytes)
     others = max(extra_models, cost.regularizer_copies(setup.train)) * weights
     return ClientCost(
         flops_per_image=flops,
         bytes_down=weights,
-        bytes_up=weights,
+        bytes_up=sent,
         memory_bytes=trained + others + at_once * activations,
-        sent=(Sent("weights", weights, weights),),
+        sent=(Sent("weights", weights, sent),),
         personal_epochs=personal_epochs,
         batch=at_once,
         passes=((0, activations),) if splits(setup, model, loss) else (),

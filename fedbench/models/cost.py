@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from fedbench.models.adapter import SeededDropout
 from fedbench.models.backbone import Blocks, identity, once, parameters_of
+from fedbench.models.codec import Codec, codec_of
 from fedbench.models.counting import counted, most_alive, to_answer
 from fedbench.models.heads import TokenStates, tokens_at_once
 from fedbench.models.lowrank import pairs
@@ -166,15 +167,18 @@ def measure(
     head = _head_bytes(shape, holding, objective, at_once * image_size)
     copies = 1 + optimizer_states(train["optimizer"]) + regularizer_copies(train)  # and the tensor itself
     kinds = {"adapters": [s for s in travels if not s.reads], "classifiers": [s for s in travels if s.reads]}
+    down = _sent_bytes(
+        codec_of(train.get("downloads")),
+        {what: [(s.held, s) for s in of if not named_by(s.name, travel.drawn)] for what, of in kinds.items()},
+        down=True,
+    )
+    up = _sent_bytes(codec_of(train.get("uploads")), {k: [(s.trained, s) for s in of] for k, of in kinds.items()})
     words = outside if shape.model.reads_texts else 0  # of the whole vocabulary, before the first layer
     sent = (
         Sent("embedding", words),
         Sent("backbone", frozen_bytes - words - travel.added),
         Sent("additions", travel.added),
-        *(
-            Sent(what, sum(s.held for s in of if not named_by(s.name, travel.drawn)), sum(s.trained for s in of))
-            for what, of in kinds.items()
-        ),
+        *(Sent(what, down[what], up[what]) for what in kinds),
     )
     return ClientCost(
         flops_per_image=flops,
@@ -252,12 +256,39 @@ def recomputes(train: Mapping[str, Any]) -> bool:
 
 @dataclass(frozen=True)
 class _Size:
-    """A tensor's bytes as far as a client holds it, and as far as it trains it; reads: whether it is a classifier's."""
+    """A tensor's bytes as far as a client holds it, and as far as it trains it; reads: whether it is a classifier's;
+    each: bytes of a number."""
 
     name: str
     held: int
     trained: int
     reads: bool = False
+    each: int = 4
+
+
+def _sent_bytes(
+    codec: Codec | None, kinds: Mapping[str, Sequence[tuple[int, _Size]]], down: bool = False
+) -> dict[str, int]:
+    """The bytes of every kind, of (bytes as they are, tensor).
+
+    Of a message that is coded as a whole, each kind is charged its share of the numbers: which are sent nobody knows
+    before.
+    """
+    whole = {what: sum(nbytes for nbytes, _ in of) for what, of in kinds.items()}
+    if codec is None:
+        return whole
+    coded = {
+        what: of for what, of in kinds.items() if not (down and codec.spares_classifiers and what == "classifiers")
+    }
+    numbers = {what: [(nbytes // s.each, s.each) for nbytes, s in of] for what, of in coded.items()}
+    left, counts = codec.nbytes([one for of in numbers.values() for one in of]), {}
+    for what, of in numbers.items():
+        counts[what] = sum(n for n, _ in of)
+    total = sum(counts.values())
+    for what, count in counts.items():
+        whole[what] = left * count // total if total else 0
+        left, total = left - whole[what], total - count
+    return whole
 
 
 def _sizes(shape: Shape, holding: Holding) -> list[_Size]:
@@ -269,7 +300,8 @@ def _sizes(shape: Shape, holding: Holding) -> list[_Size]:
         name = name_of(place)
         R = ranks.get(place, 0)
         both = (p.nbytes * held // R, p.nbytes * trained // R) if R else (p.nbytes, p.nbytes)
-        return _Size(name, both[0], both[1] if trains and not holding.freezes(name) else 0, reads)
+        up = both[1] if trains and not holding.freezes(name) else 0
+        return _Size(name, both[0], up, reads, p.element_size())
 
     sizes = []
     for i, trains in enumerate(holding.trained):

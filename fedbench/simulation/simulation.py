@@ -23,10 +23,12 @@ from fedbench.errors import UserError
 from fedbench.method import Method, Setup, State
 from fedbench.models.adapter import LowRank
 from fedbench.models.backbone import Blocks, Plain, Source, body_of, copy_of
+from fedbench.models.codec import codec_of
 from fedbench.models.optimizer import Rates
 from fedbench.registry.registry import Registry, dataset_of
 from fedbench.seeding import generator, global_generator, seed_of
 from fedbench.simulation.checkpoint import Progress
+from fedbench.simulation.coding import coded_up, through_codecs
 from fedbench.simulation.evaluation import Deployment, Evaluation
 from fedbench.simulation.failure_reason import checked, checked_metric, checked_round, plugin_fault
 from fedbench.simulation.faults import Guard, received
@@ -173,7 +175,7 @@ class Simulation:
             fold=self.fast and self.config["precision"] == "fp32",  # W + s B A in bf16 loses what is small next to W
             by_client=self.by_client,
             precision=self.precision,
-            receive=self._receive,
+            receive=self._receive_whole,
             store=self.store,
             proxy=self._proxy,
         )
@@ -228,7 +230,7 @@ class Simulation:
     def _train(self, model: Blocks, start: dict[str, Any], plan: Plan, cohort: Cohort, job: Job) -> Uploads:
         """The engine, see `fedbench.engine`, and what of its uploads the server receives."""
         with self.precision():
-            up = self._engine(model, start, plan, cohort, job)
+            up = through_codecs(self._engine, model, start, plan, cohort, job)
         return self._receive(up, start, plan, cohort, job.t)
 
     def _engine(self, model: Blocks, start: dict[str, Any], plan: Plan, cohort: Cohort, job: Job) -> Uploads:
@@ -236,6 +238,12 @@ class Simulation:
         of_a_round = (model, start, plan, cohort, job)
         up = train_together(*of_a_round, team=self.team) if self.fast else train_one_by_one(*of_a_round)
         return self.privacy.of_clients(up, start, plan, cohort, job.t) if self.privacy else up
+
+    def _receive_whole(self, up: Uploads, start: Mapping[str, Any], plan: Plan, cohort: Cohort, t: int) -> Uploads:
+        """The same of uploads that no engine has made, which come of `start` itself."""
+        if codec := codec_of(self.config["train"].get("uploads")):
+            up = coded_up(codec, up, start, start, plan, cohort, t, self.seed)
+        return self._receive(up, start, plan, cohort, t)
 
     def _receive(self, up: Uploads, start: Mapping[str, Any], plan: Plan, cohort: Cohort, t: int) -> Uploads:
         """What the server has of uploads, through faults and guard, and with its noise."""

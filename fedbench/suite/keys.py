@@ -33,6 +33,7 @@ from fedbench.suite.values import (
     not_both,
     rising,
     shorthand,
+    whole_codec,
 )
 
 _open = with_config(ConfigDict(extra="allow", strict=True, allow_inf_nan=False))
@@ -117,6 +118,17 @@ class RegularizerKeys(TypedDict, total=False):
 
 
 @closed
+class CodecKeys(TypedDict, total=False):
+    """How tensors are coded on their way."""
+
+    codec: Annotated[
+        Literal["int8", "topk"],
+        Field(description="int8: stochastic rounding, one scale for a tensor; topk: the largest numbers of a message"),
+    ]
+    density: Annotated[Share, Field(description="of topk: the share of the numbers that is sent")]
+
+
+@closed
 class GuardKeys(TypedDict, total=False):
     """Which uploads the server refuses, in addition to malformed ones."""
 
@@ -164,6 +176,14 @@ class TrainKeys(TypedDict, total=False):
     guard: Annotated[
         Annotated[GuardKeys, OneOf("max_norm")] | None,
         Field(description="which uploads the server refuses in addition to malformed ones; null: none"),
+    ]
+    uploads: Annotated[
+        Annotated[CodecKeys, AfterValidator(whole_codec)] | None,
+        Field(description="how clients code their updates; null: not at all"),
+    ]
+    downloads: Annotated[
+        Annotated[CodecKeys, AfterValidator(whole_codec)] | None,
+        Field(description="how the server codes what clients start from; null: not at all"),
     ]
     regularizer: Annotated[
         Annotated[RegularizerKeys, OneOf("feddyn", "fedprox")] | None,

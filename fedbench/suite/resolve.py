@@ -359,7 +359,7 @@ def _plain(settings: Node) -> tuple[dict[str, Any], str]:
 _NOTHING: dict[str, dict[str, Any]] = {
     "": {**dict.fromkeys((*SIZES, "privacy")), "frozen_weights": "resent", "frozen_features": "computed"},
     "data": {"proxy": None, "augment": None},
-    "train": {"regularizer": None, "guard": None},
+    "train": {"regularizer": None, "guard": None, "uploads": None, "downloads": None},
     "train.optimizer": {"head_lr": None, "schedule": "constant", "warmup": None},
     "evaluation": {"by": "domain", "at": None, "validation": None, "sizes": False},
     "privacy": {"local": False, "delta": 1e-5},

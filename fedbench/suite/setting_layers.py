@@ -73,7 +73,17 @@ ENGINES = {"auto": "cohort", "sequential": "sequential", "cohort": "cohort"}
 NESTED = {"allocation": "allocation", "aggregator": "aggregator", "objective": "objective"}
 
 # Mappings that say one thing: replaced, never mixed.
-_WHOLE = (*SIZES, "devices", "fit", "device_scale", "participation", "train.regularizer", "data.proxy")
+_WHOLE = (
+    *SIZES,
+    "devices",
+    "fit",
+    "device_scale",
+    "participation",
+    "train.regularizer",
+    "data.proxy",
+    "train.uploads",
+    "train.downloads",
+)
 
 # Where an upper layer says the one, the other is forgotten; without a value `at` and sizes say nothing. Where devices
 # are given, sizes come of them, whatever lies beneath.

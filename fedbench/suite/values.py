@@ -118,3 +118,13 @@ def not_both(evaluation: dict[str, Any]) -> dict[str, Any]:
     if evaluation.get("every") is not None and evaluation.get("at") is not None:
         raise plain_error("expected `every` or `at`, not both")
     return evaluation
+
+
+def whole_codec(coded: dict[str, Any]) -> dict[str, Any]:
+    """A codec comes by name, with a density where it is topk, and nowhere else."""
+    if "codec" not in coded:
+        raise plain_error("needs codec: int8 or topk")
+    if (coded["codec"] == "topk") != ("density" in coded):
+        wanted = "topk needs a density, such as 0.1" if coded["codec"] == "topk" else "int8 has no density"
+        raise plain_error("{wanted}", wanted=wanted)
+    return coded

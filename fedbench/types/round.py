@@ -119,6 +119,8 @@ class Job:
         pull: A term of the loss that is not part of the reported loss, or None.
         micro_batch: How many images of a batch pass at once; None for all of them.
         checkpointing: Whether each layer's activations are computed again in the backward pass rather than kept.
+        uploads: The suite's `train.uploads`: how updates are coded; None for no codec.
+        downloads: The suite's `train.downloads`: how what clients start from is coded.
     """
 
     t: int
@@ -129,6 +131,8 @@ class Job:
     pull: Pull | None = None
     micro_batch: int | None = None
     checkpointing: bool = False
+    uploads: Mapping[str, Any] | None = None
+    downloads: Mapping[str, Any] | None = None
 
 
 @dataclass

@@ -34,7 +34,18 @@ from fedbench_plugins.methods import ditto, fedavg, fedrod, unequal_widths
 
 METHODS = ("fedra", "depthfl", "ffa_lora", "fedavg")
 OTHERS = (
-    *("alllarge", "allsmall", "exclusive", "fed_hello", "fed_plora", "fedex_lora", "fedit", "flexlora", "flora"),
+    *(
+        "alllarge",
+        "allsmall",
+        "exclusive",
+        "fed_hello",
+        "fed_plora",
+        "fedex_lora",
+        "fedit",
+        "flasc",
+        "flexlora",
+        "flora",
+    ),
     *("fslora", "hetlora", "inclusivefl", "legend", "local_only", "lora_fair", "raflora", "reefl", "rolora"),
 )
 NEXT_TO_NOTHING = (

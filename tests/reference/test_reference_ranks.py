@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from fedbench.engine import cohort as fast
 from fedbench.engine import sequential
 from fedbench.seeding import generator
+from fedbench.simulation.coding import through_codecs
 from fedbench.testing.setups import cohort_of, setup_of, tiny_vit
 
 pytestmark = pytest.mark.usefixtures("counted_once", "never_counted")
@@ -191,13 +192,33 @@ def legend(model, batches, plan):
     return new
 
 
+def largest(tensors, density):
+    """The tensors with all numbers but the largest of all together put to 0."""
+    flat = torch.cat([value.flatten() for value in tensors.values()])
+    mask = torch.zeros_like(flat)
+    mask[flat.abs().topk(int(len(flat) * density)).indices] = 1
+    parts = mask.split([value.numel() for value in tensors.values()])
+    return {k: value * part.view_as(value) for (k, value), part in zip(tensors.items(), parts, strict=True)}
+
+
+def flasc(model, batches, plan):
+    """The released code's: a mask of all adapters down, dense training, a mask of the whole update up."""
+    down = model | largest({k: v for k, v in model.items() if "lora" in k}, 0.5)
+    new = dict(model)
+    for n in CAME:
+        w = tuned(down, batches(n), ALPHA / R)
+        for k, delta in largest({k: w[k] - down[k] for k in model}, 0.2).items():
+            new[k] = new[k] + delta / len(CAME)
+    return new
+
+
 def pooled(model, batches, plan):
     return tuned(model, [batch for n in CAME for batch in batches(n)], ALPHA / R)
 
 
 METHODS = {
     "fedit": fedit, "hetlora": hetlora, "flexlora": flexlora, "raflora": raflora, "fed_plora": fed_plora,
-    "fslora": fslora, "legend": legend, "pooled": pooled,
+    "fslora": fslora, "legend": legend, "pooled": pooled, "flasc": flasc,
     "flexlora, shared": functools.partial(flexlora, own=False),
 }  # fmt: skip
 
@@ -208,14 +229,23 @@ METHODS = {
         *(pytest.param(name, fast.train, id=f"{name}-cohort") for name in METHODS),
         # Whether the engines are equal engine/test_plans.py tells; this has a pull for each client.
         pytest.param("hetlora", sequential.train, id="hetlora-sequential"),
+        pytest.param("flasc", sequential.train, id="flasc-sequential"),
     ],
 )
 def test_a_round_equals_plain_loops_with_narrow_adapters(registry, name, engine):
-    options = {"hetlora": {"gamma": GAMMA, "lam": LAM}, "flexlora, shared": {"scale": "shared"}}.get(name, {})
-    L_n, r_n = (DEPTHS, None) if name in ("legend", "pooled") else ([4] * 4, RANKS)
+    options = {
+        "hetlora": {"gamma": GAMMA, "lam": LAM},
+        "flexlora, shared": {"scale": "shared"},
+        "flasc": {"dl_density": 0.5, "ul_density": 0.2},
+    }.get(name, {})
+    L_n, r_n = (DEPTHS, None) if name in ("legend", "pooled") else ([4] * 4, None if name == "flasc" else RANKS)
     adapter = {"name": "lora", "rank": R, "alpha": ALPHA}
     setup = setup_of(registry, tiny_vit(), L_n, adapter, r_n, optimizer=OPTIMIZER, clip=CLIP)
-    method = registry.make("method", {"name": name.partition(",")[0], **options}, setup=replace(setup, engine=engine))
+    method = registry.make(
+        "method",
+        {"name": name.partition(",")[0], **options},
+        setup=replace(setup, engine=functools.partial(through_codecs, engine)),
+    )
     state, draw = method.init(generator(0)), torch.Generator().manual_seed(7)
     for tensors in (*state["r"], state["shared"]):
         for value in tensors.values():

@@ -31,6 +31,7 @@ from fedbench.families.split.server import (
 )
 from fedbench.method import Method, Predict, Ref, Setup, State
 from fedbench.models.backbone import HEAD, Begin, begin, in_layers, load
+from fedbench.models.codec import refuse_coded
 from fedbench.models.globalmodel import GlobalModel
 from fedbench.options import Count, Natural, NotNegative, Positive, judged
 from fedbench.seeding import seed_of
@@ -92,6 +93,7 @@ def split(
     rules = Rules(learns, lr, server_decay, epsilon, num_directions, fedround, setup.train["rounds"], own)
     if setup.train.get("regularizer"):
         raise NotApplicable("regularisers pull clients towards a global model; heads and tails here have none")
+    refuse_coded(setup.train, ["uploads", "downloads"], "split learning exchanges features and gradients in every step")
     model = in_layers(setup.backbone).to(setup.device).eval()
     cut = Cut(model, setup.num_classes, head_blocks, tail_blocks, client_start, came)
     made = Split(setup, rules, cut, l_c, aggregate)

@@ -18,6 +18,7 @@ from fedbench.families.width.narrow import Cuts, NarrowModel, offered
 from fedbench.families.width.units import Rule
 from fedbench.method import Method, Ref, Setup, State
 from fedbench.models.backbone import HEAD
+from fedbench.models.codec import refuse_coded
 from fedbench.models.cost import micro_batch_of
 from fedbench.seeding import generator as seeded
 from fedbench.types import ClientCost, Cohort, Report, Size, Uploads
@@ -54,6 +55,7 @@ def widthwise(
         NotApplicable: under FedDyn, and where no client can hold any of the rates.
     """
     refuse_books(setup)
+    refuse_coded(setup.train, ["downloads"], "clients are sent slices of the whole model as they are")
     aggregate = setup.component("aggregator", aggregator)
     scenario = setup.scenario
     given = scenario.different("capacities" if scenario.widths is None else "widths")
