@@ -38,6 +38,7 @@ METHODS = [
     "fedavg",
     "fedex_lora",
     "fedit",
+    "fedkseed",
     "fedra",
     "fedrod",
     "fedrolex",
@@ -51,6 +52,7 @@ METHODS = [
     "flexlora",
     "flora",
     "fslora",
+    "fwdllm",
     "head_only",
     "heterofl",
     "hetlora",
@@ -65,6 +67,7 @@ METHODS = [
     "raflora",
     "reefl",
     "rolora",
+    "spry",
     "zero_round",
 ]
 # What stands in FedDyn's place where a method has no use for it.
@@ -72,7 +75,9 @@ NO_FEDDYN = (
     *("ditto", "fedavg", "fedrod", "fedrolex", "fjord", "heterofl"),
     *("fedex_lora", "fedsa_lora", "flexlora", "flora", "fslora", "lora_fair", "raflora"),
 )
-PULL = {**dict.fromkeys(NO_FEDDYN, {"fedprox": 0.1}), **dict.fromkeys(("fedv", "fedvz", "festa"))}
+# What takes no regulariser at all.
+NO_PULL = ("fedkseed", "fedv", "fedvz", "festa", "fwdllm", "spry")
+PULL = {**dict.fromkeys(NO_FEDDYN, {"fedprox": 0.1}), **dict.fromkeys(NO_PULL)}
 
 
 def tiny_cells(folder, plugins):

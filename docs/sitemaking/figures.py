@@ -29,6 +29,7 @@ COLOURS = {
     "Depth": "#0072b2",
     "Rank": "#d55e00",
     "Aggregation": "#cc79a7",
+    "Forward passes": "#332288",
     "Width": "#009e73",
     "Whole models": "#e69f00",
     "Split learning": "#56b4e9",

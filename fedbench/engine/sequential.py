@@ -3,6 +3,7 @@ against it."""
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.linalg import vector_norm
 
+from fedbench.engine.forward import ForwardClient
 from fedbench.models.adapter import seed_dropout
 from fedbench.models.backbone import Blocks
 from fedbench.models.draws import Draws
@@ -80,7 +82,11 @@ def train(model: Blocks, start: dict[str, Any], plan: Plan, cohort: Cohort, job:
                     mine[place] = TrainedParam(
                         parameter, value, parameter.detach().clone(), None if within is None else within[0]
                     )
-        losses.append(_tune(model, mine, rows, plan, cohort, job, n))
+        if job.forward is None:
+            losses.append(_tune(model, mine, rows, plan, cohort, job, n))
+        else:
+            losses.append(job.forward(_forward_client(model, mine, plan, cohort, job, n)))
+            seed_dropout(model, None)
         for place, tuned in mine.items():
             rows[place].append(tuned.sent())
         seconds.append(time.perf_counter() - began)
@@ -134,6 +140,30 @@ def _tune(
     seed_dropout(model, None)
     model.recomputes = None
     return sum(losses) / max(len(losses), 1)
+
+
+def _forward_client(
+    model: Blocks, mine: Mapping[str, TrainedParam], plan: Plan, cohort: Cohort, job: Job, n: int
+) -> ForwardClient:
+    """Client n, for a rule of forward passes alone."""
+
+    def mask() -> None:
+        for tuned in mine.values():
+            tuned.restore()
+
+    return ForwardClient(
+        model=model,
+        parameters={place: tuned.parameter for place, tuned in mine.items()},
+        mask=mask,
+        layers=plan.M[n].nonzero().flatten().tolist(),
+        exits=plan.exits[n],
+        job=job,
+        id=int(cohort.ids[n]),
+        scale=None if plan.scales is None else float(plan.scales[n]),
+        draws=Draws(generator(job.seed, job.t, cohort.ids[n], "dropout", model.device)),
+        steps=int(cohort.steps[n]),
+        batches=lambda: itertools.islice(cohort.batches(n), int(cohort.steps[n])),
+    )
 
 
 def _term(

@@ -11,6 +11,7 @@ import torch
 from torch import Generator, Tensor
 
 from fedbench import seeding
+from fedbench.engine.forward import ForwardClient
 from fedbench.errors import NotApplicable, UserError
 from fedbench.families import allocation as alloc
 from fedbench.families.batch_parts import is_mean, mixes_images, refuse_parts
@@ -21,17 +22,33 @@ from fedbench.method import Method, Predict, Ref, Setup, State
 from fedbench.models import cost
 from fedbench.models.adapter import fold
 from fedbench.models.backbone import HEAD, Blocks, in_layers, load
+from fedbench.models.codec import refuse_coded
 from fedbench.models.cost import Holding, holding_of, whole
+from fedbench.models.forward_cost import ForwardPasses, forward_pricing
 from fedbench.models.globalmodel import GlobalModel
 from fedbench.models.heads import over_tokens
 from fedbench.models.lowrank import FROZEN, bytes_added, load_additions
 from fedbench.types import ClientCost, Cohort, Exit, Job, Objective, Plan, Pull, Report, Uploads
 
 ExitsOf = Callable[[int], list[Exit]]
+Steps = Callable[[ForwardClient], float]  # takes a client's local steps; the mean loss
 Share = Callable[[Plan, State, int, Cohort, Generator], Plan]
 Start = Callable[[State, Plan, Cohort, int], State]
 PullOf = Callable[[Pull | None, State, Plan, Cohort], Pull | None]
 Given = TypeVar("Given")
+
+
+@dataclass(frozen=True)
+class ForwardOnly:
+    """How clients train by forward passes alone.
+
+    Attributes:
+        steps: Called as `steps(state, plan, cohort, t)` in every round; what takes a client's local steps.
+        passes: What these steps cost.
+    """
+
+    steps: Callable[[State, Plan, Cohort, int], Steps]
+    passes: ForwardPasses
 
 
 def head_at_end(depth: int) -> list[Exit]:
@@ -69,6 +86,7 @@ def layerwise(
     sizes: SizesOf | None = None,
     at: SubmodelAnswer | None = None,
     whole_batches: bool = False,
+    forward: ForwardOnly | None = None,
 ) -> Method:
     """A depth-allocated method from its parts; the defaults are FedRA. Raises NotApplicable, UserError.
 
@@ -96,8 +114,14 @@ def layerwise(
             does, by the head at its end.
         whole_batches: Whether clients must compute a batch as a whole, because their loss is no mean over its images:
             `train.micro_batch` then splits none. An objective is tried for that in any case.
+        forward: How clients train by forward passes alone, in place of the optimizer.
     """
     model = _trainable(setup, adapt, exits_of)
+    if forward:
+        why = "clients compute forward passes alone, and send what these give"
+        refuse_coded(setup.train, ["uploads", "downloads"], why)
+        if setup.train.get("regularizer"):
+            raise NotApplicable("train.regularizer: nothing pulls clients that compute no gradient of their loss")
     kept, never, redrawn = (known(model, *of) for of in (("keeps", keeps), ("fixed", fixed), ("fresh", fresh)))
     if kept or redrawn:
         refuse_feddyn(setup, "corrects one global model, and here clients start from tensors of their own")
@@ -109,7 +133,7 @@ def layerwise(
     made = Layerwise(
         setup=setup, model=model, allocate=allocate, aggregate=aggregate, objective=loss,
         depth_of=depth_of, exits_of=exits_of, share=share, start=start, pull=pull, view=view, predict=predict,
-        own=own, fresh=drawn, fixed=never, whole_batches=whole_batches,
+        own=own, fresh=drawn, fixed=never, whole_batches=whole_batches, forward=forward,
     )  # fmt: skip
     alone, offered = bool(kept), (sizes or depths(depth_of))(model)
     method = Method(
@@ -145,6 +169,7 @@ class Layerwise:
     fresh: FreshParams
     fixed: tuple[str, ...]
     whole_batches: bool
+    forward: ForwardOnly | None = None
 
     def __post_init__(self) -> None:
         refuse_parts(self.setup.train, self.splits)
@@ -238,7 +263,8 @@ class Layerwise:
         pull = self.pull(pull_of(train.get("regularizer"), state, plan, cohort.ids), state, plan, cohort)
         how = (self.objective, pull, cost.micro_batch_of(train), cost.recomputes(train))
         coded = (train.get("uploads"), train.get("downloads"))
-        return Job(t, self.setup.seed, train["optimizer"], train["clip"], *how, *coded)
+        forward = self.forward.steps(state, plan, cohort, t) if self.forward else None
+        return Job(t, self.setup.seed, train["optimizer"], train["clip"], *how, *coded, forward)
 
     def predictor(self, state: State, client: int | None = None) -> Predict:
         """Return the global model, or a client's where it keeps tensors."""
@@ -311,6 +337,8 @@ class Layerwise:
     def price(self) -> Callable[..., ClientCost]:
         """What a client pays that holds this, of whose frozen weights so many bytes are new; each measured once."""
         train, image_size, objective = self.setup.train, self.setup.image_size, self.objective
+        if self.forward:
+            return forward_pricing(self.model, objective, train, image_size, self.forward.passes)
         travel = cost.Travel((*self.fixed, *(self.own.keeps if self.own else ())), self.fresh.names)
         priced = cost.pricing(self.model, objective, train, image_size, travel)
         return priced if self.splits else lambda *given: replace(priced(*given), passes=())

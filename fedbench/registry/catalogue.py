@@ -40,7 +40,7 @@ OWN_SETTINGS = ("adapter", "train")
 ROLES = ("method", "ceiling", "floor", "control", "constant")
 
 # What methods have in common, in the order of tables; a method that names none is a bound or control, or stands last.
-FAMILIES = ("Depth", "Rank", "Aggregation", "Width", "Whole models", "Split learning")
+FAMILIES = ("Depth", "Rank", "Aggregation", "Forward passes", "Width", "Whole models", "Split learning")
 
 # What a client may have less of than others, by the part of a configuration that says so.
 LIMITED = {"capacities": "layers", "ranks": "ranks", "widths": "widths"}

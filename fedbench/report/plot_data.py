@@ -242,6 +242,7 @@ LINES: dict[str, Any] = {
     "dash-dot": "-.",
     "long": (0, (8, 2)),
     "dash-dot-dot": (0, (6, 1.5, 1, 1.5, 1, 1.5)),
+    "short": (0, (3, 1.5)),
     "ceiling": "--",
     "control": ":",
     "constant": ":",

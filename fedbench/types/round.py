@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -121,6 +121,9 @@ class Job:
         checkpointing: Whether each layer's activations are computed again in the backward pass rather than kept.
         uploads: The suite's `train.uploads`: how updates are coded; None for no codec.
         downloads: The suite's `train.downloads`: how what clients start from is coded.
+        forward: Called as `forward(client)` (`fedbench.engine.forward.ForwardClient`), it takes a client's local steps
+            by forward passes alone, in place of the optimizer's, and returns the mean loss. None: steps along
+            gradients of backward passes.
     """
 
     t: int
@@ -133,6 +136,7 @@ class Job:
     checkpointing: bool = False
     uploads: Mapping[str, Any] | None = None
     downloads: Mapping[str, Any] | None = None
+    forward: Callable[[Any], float] | None = None
 
 
 @dataclass

@@ -36,7 +36,7 @@ def test_methods_stand_under_their_family_with_what_is_limited_role_and_paper(tm
     assert ["fedra", "layers", "Su et al., FedRA, ECCV 2024, arXiv 2311.11227"] in lines
     assert ["mine", "ranks, widths", "Doe, Mine, 2026"] in lines
     assert ["head_only", "nothing", "control"] in lines
-    families = ["Depth", "Rank", "Aggregation", "Width", "Whole models", "Split learning", "Sparse"]
+    families = ["Depth", "Rank", "Aggregation", "Forward passes", "Width", "Whole models", "Split learning", "Sparse"]
     assert [line[0] for line in lines if line[0] in (*families, BOUNDS)] == [*families, BOUNDS]
 
 

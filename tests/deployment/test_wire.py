@@ -177,6 +177,7 @@ def test_a_message_that_comes_twice_is_answered_alike(cells, plugins, tmp_path):
         ("fedsa_lora", "its clients keep tensors of their own"),
         ("reefl", "by other means than the engine, or no client by itself"),
         ("pooled", "by other means than the engine, or no client by itself"),
+        ("fedkseed", "its clients train by forward passes alone, by a rule that no node can make"),
         ("flasc", "its messages are coded (train.uploads, train.downloads), and nodes send tensors whole"),
     ],
 )

@@ -1,0 +1,127 @@
+"""What a client of forward passes alone is charged, against one built by hand, and against inference."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from test_memory import images, peak_of, real
+from torch.func import functional_call, jvp
+from torch.nn import functional as F
+
+from fedbench.models.counting import to_answer, to_run
+from fedbench.runner.runner import load
+from fedbench.simulation.simulation import Simulation
+from fedbench.types import Exit
+
+SUITE = """
+suite: memory
+defaults:
+  data: {name: strokes6, image_size: 32, classes: 10, train_per_class: 2, test_per_class: 1}
+  train: {rounds: 1, max_steps: 1, batch_size: 32}
+scenarios:
+  micro: {backbone: micro_vit}
+  texts:
+    backbone: micro_bert
+    data: {name: phrases6, classes: 10, train_per_class: 2, test_per_class: 1, max_length: 16}
+methods: [fedkseed, spry, fwdllm, alllarge]
+"""
+
+
+@pytest.fixture(scope="module")
+def trials(registry, tmp_path_factory):
+    path = tmp_path_factory.mktemp("suite") / "memory.yaml"
+    path.write_text(SUITE)
+    found = {}
+    for cell in load(path, registry).points():
+        with torch.device("meta"):
+            found[cell.scenario, cell.method] = cell.config, Simulation(cell.config, registry, "meta")
+    return found
+
+
+def cost_of(trial):
+    (found,) = trial.method.prices(trial.federation.cohort(0).only([0]), 0)
+    return found
+
+
+def client_of(config, model):
+    """(its model, what it trains, its images, how it answers them)."""
+    twin, (x, y) = real(model, config), images(config)
+    L = twin.num_layers
+    trained = {name: p for name, p in twin.named_parameters() if p.requires_grad}
+    return twin, trained, (x, y), lambda w, own=twin: functional_call(own, w, (x, range(L), [Exit(L, "head")]))
+
+
+def two_passes(config, model):
+    """MeZO's step: move, look, move, look, move back, step; a direction is there a tensor at a time."""
+    _, trained, (_, y), answer = client_of(config, model)
+
+    def move(scale):
+        torch.manual_seed(0)
+        for p in trained.values():
+            p.add_(torch.randn_like(p), alpha=scale)
+
+    @torch.no_grad()
+    def step():
+        losses = []
+        for scale in (1.0, -2.0):
+            move(scale)
+            losses.append(F.cross_entropy(answer({})[0], y).item())
+        move(1.0)
+        move(-0.1 * (losses[0] - losses[1]))
+
+    return step
+
+
+def forward_mode(config, model):
+    """A pass of forward mode along v, the gradient slope v, and a step with momentum, which is there from before."""
+    _, trained, (_, y), answer = client_of(config, model)
+    optimizer = torch.optim.SGD(trained.values(), lr=0.1, momentum=0.9)
+
+    def step():
+        with torch.no_grad():
+            v = {name: torch.randn_like(p) for name, p in trained.items()}
+            w = {name: p.detach() for name, p in trained.items()}
+            values, tangents = jvp(answer, (w,), (v,))
+        leaf = values[0].detach().requires_grad_()
+        (g,) = torch.autograd.grad(F.cross_entropy(leaf, y), leaf)
+        for name, p in trained.items():
+            p.grad = float((g * tangents[0]).sum()) * v[name]
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return step
+
+
+@pytest.mark.parametrize("scenario", ["micro", "texts"])
+@pytest.mark.parametrize(("method", "steps"), [("fedkseed", two_passes), ("spry", forward_mode)])
+def test_a_client_built_by_hand_needs_what_is_charged(trials, scenario, method, steps):
+    config, trial = trials[scenario, method]
+    cost, model = cost_of(trial), trial.model
+    step = steps(config, model)
+    step()  # momentum is there from the second one on
+    momentum = sum(p.nbytes for p in model.parameters() if p.requires_grad) if method == "spry" else 0
+    needed = sum(p.nbytes for p in model.model.parameters()) + sum(p.nbytes for p in model.classifiers.parameters())
+    needed += images(config)[0].nbytes + momentum + peak_of(step)
+    assert 0.93 < needed / cost.needed_bytes < 1.05, (needed, cost.needed_bytes)
+
+
+@pytest.mark.parametrize("scenario", ["micro", "texts"])
+def test_forward_passes_alone_need_hardly_more_than_inference(trials, scenario):
+    """At most 1.1 times what running the model on the same batch needs, and far less than a backward pass."""
+    config, trial = trials[scenario, "fedkseed"]
+    model, L, size = trial.model, trial.model.num_layers, trial.federated.train.size
+    exits = [Exit(L, "head")]
+    one = to_answer(model, lambda copied, x: copied(x, range(L), exits), size)
+    inference = to_run(model, L, exits, size) + 31 * one
+    assert inference <= cost_of(trial).needed_bytes <= 1.1 * inference
+    assert cost_of(trial).needed_bytes < 0.5 * cost_of(trials[scenario, "alllarge"][1]).needed_bytes
+
+
+def test_flops_and_bytes_are_those_of_forward_passes_and_scalars(trials):
+    backward, forward = (cost_of(trials["micro", method][1]) for method in ("alllarge", "fedkseed"))
+    assert forward.bytes_up == 4 * 4096 and forward.sent[-1].what == "scalars"
+    assert forward.bytes_down - 4 * 4096 == sum(one.down for one in backward.sent if one.what == "backbone")
+    assert 0.8 < forward.flops_per_image / backward.flops_per_image < 1.1  # two passes; training is about two
+    fwdllm = cost_of(trials["micro", "fwdllm"][1])
+    tuned = backward.bytes_up
+    assert fwdllm.bytes_up == tuned and fwdllm.bytes_down == backward.bytes_down + tuned
