@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -81,7 +82,9 @@ class ForwardClient:
                     made = functional_call(self.model, w, (x[part], self.layers, self.exits))
                     return [one.states if isinstance(one, TokenStates) else one for one in made]
 
-                values, tangents = jvp(answers, (w,), (direction,))[:2]
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", FutureWarning)  # of what torch itself imports for the first one
+                    values, tangents = jvp(answers, (w,), (direction,))[:2]
                 share = counted(y[part]) / counted(y)
                 one, gradients = self._loss_at(values, y[part])
                 loss += share * one

@@ -32,7 +32,7 @@ def fedkseed(
     multiples of the z_j, that is the mean of the clients' models. The client is sent the sums so far, from which it
     draws w again.
 
-    K, zo_eps: as in the released code (zhenqincn/FedKSeed at HEAD), whose lr is the suite's `train.optimizer.lr`.
+    K, zo_eps: as in the released code (zhenqincn/FedKSeed at ebf8216), whose lr is the suite's `train.optimizer.lr`.
     weights: p_n by number of `examples`, as there by number of batches, or `uniform`. The paper tunes all weights,
     which is `adapter: full` here; other adapters train fewer, and the classifier always is. Ours: momentum, weight
     decay, `head_lr`, clipping and dropout have no say; the recorded loss is the mean of both passes. FedKSeed-Pro,

@@ -42,12 +42,12 @@ def fwdllm(
     the means of two halves, meant over the coordinates, decides: above var_threshold they are kept, w stays, and the
     next round adds more.
 
-    h, the threshold (`var_threthod`) and 10 candidates are those of the released code (UbiquitousLearning/FwdLLM), for
-    DistilBERT. server_lr: of the server's step; None for the suite's `train.optimizer.lr`. Ours: a half has every other
-    client, over all tensors, where the code has the earlier estimates of one layer in one half and the later ones in
-    the other; the mean is over directions, where the code divides their sum by the number of examples; rates follow
-    `train.optimizer.schedule`. Gradients are charged as they travel in the code: adapters and classifier up, and down
-    together with the last gradient.
+    h, the threshold (`var_threthod`) and 10 candidates are those of the released code for DistilBERT
+    (UbiquitousLearning/FwdLLM at 36ecdbc). server_lr: of the server's step; None for the suite's `train.optimizer.lr`.
+    Ours: a half has every other client, over all tensors, where the code has the earlier estimates of one layer in one
+    half and the later ones in the other; the mean is over directions, where the code divides their sum by the number of
+    examples; rates follow `train.optimizer.schedule`. Gradients are charged as they travel in the code: adapters and
+    classifier up, and down together with the last gradient.
     """
     L = in_layers(setup.backbone).num_layers
 

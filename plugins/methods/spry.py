@@ -33,7 +33,8 @@ def spry(
     In every local step g = 1/K sum_k (dL . v_k) v_k for K = perturbation_count directions v_k ~ N(0, I) over what the
     client trains, a pass of `torch.func.jvp` each; then a step of the suite's optimizer along g. Fewer weights for each
     client make g a closer estimate. Client n of N trains the layers n, n + N, n + 2 N, ...; of more clients than layers
-    several train one. Everybody trains the classifier, as the released code (Astuary/Spry) does for most models.
+    several train one. Everybody trains the classifier, as the released code does for most models (Astuary/Spry at
+    f85533c).
 
     The paper's text was read in part. Ours: layers are dealt out, where the code deals out the pairs of factors, and to
     other clients in every round; clients beyond the number of layers train one too, where the code gives them the

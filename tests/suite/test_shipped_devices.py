@@ -46,3 +46,18 @@ def test_whole_batches_are_limited_by_memory_and_batches_in_parts_by_time(suites
         fits = {name: (config["fit"], config["train"].get("micro_batch")) for name, config in configs.items()}
         hurried = {"memory": True, "seconds": 300}
         assert fits == {"whole_batches": ({"memory": True}, None), "hurried": (hurried, "auto")}
+
+
+def test_frugal_has_both_answers_to_little_memory_on_the_machines_of_devices(suites):
+    catalogue = Registry().catalogue
+    found = load(SUITES / "frugal.yaml", catalogue)
+    assert set(found.methods) >= {"fedra", "inclusivefl", "flora", "flasc", "fedkseed", "spry", "fwdllm"}
+    assert set(found.methods) >= {"alllarge", "allsmall", "head_only", "majority", "zero_round"}
+    assert len(found.seeds) == 3
+    machines = known(found)
+    assert all(machines[name] == numbers for name, numbers in known(suites["devices"]).items() if name in machines)
+    coded = {cell.method: cell.config["train"] for cell in found.points()}
+    assert coded["fedra_int8"]["uploads"] == coded["fedra_int8"]["downloads"] == {"codec": "int8"}
+    assert "uploads" not in coded["fedra"]
+    for overlay in ("emoji", "texts"):
+        assert load(SUITES / "frugal.yaml", catalogue, data=overlay).points()
