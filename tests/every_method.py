@@ -29,6 +29,7 @@ scenarios:
 METHODS = [
     "alllarge",
     "allsmall",
+    "block_stages",
     "depthfl",
     "ditto",
     "exclusive",

@@ -17,7 +17,8 @@ from fedbench.simulation.faults import NOT_FINITE
 from fedbench.simulation.simulation import Simulation
 
 DEPLOYABLE = [
-    *("alllarge", "allsmall", "depthfl", "exclusive", "exit_probe", "fed_hello", "fed_plora", "fedex_lora", "fedit"),
+    *("alllarge", "allsmall", "block_stages", "depthfl", "exclusive", "exit_probe", "fed_hello", "fed_plora"),
+    *("fedex_lora", "fedit"),
     *("fedra", "ffa_lora", "flexlora", "flora", "fslora", "head_only", "hetlora", "inclusivefl", "legend", "lora_fair"),
     *("ova_lp", "raflora", "rolora"),
 ]

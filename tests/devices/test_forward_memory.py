@@ -17,13 +17,13 @@ SUITE = """
 suite: memory
 defaults:
   data: {name: strokes6, image_size: 32, classes: 10, train_per_class: 2, test_per_class: 1}
-  train: {rounds: 1, max_steps: 1, batch_size: 32}
+  train: {rounds: 4, max_steps: 1, batch_size: 32}
 scenarios:
   micro: {backbone: micro_vit}
   texts:
     backbone: micro_bert
     data: {name: phrases6, classes: 10, train_per_class: 2, test_per_class: 1, max_length: 16}
-methods: [fedkseed, spry, fwdllm, alllarge]
+methods: [fedkseed, spry, fwdllm, alllarge, block_stages]
 """
 
 
@@ -125,3 +125,13 @@ def test_flops_and_bytes_are_those_of_forward_passes_and_scalars(trials):
     fwdllm = cost_of(trials["micro", "fwdllm"][1])
     tuned = backward.bytes_up
     assert fwdllm.bytes_up == tuned and fwdllm.bytes_down == backward.bytes_down + tuned
+
+
+def test_a_stage_is_charged_the_activations_of_its_block_alone(trials):
+    """Of 12 layers three are trained: a stage needs about as much as a model of three, and the weights below it."""
+    whole, staged = (trials["micro", method][1] for method in ("alllarge", "block_stages"))
+    costs = [staged.method.price(12, t) for t in range(4)]
+    needed = [cost.needed_bytes for cost in costs]
+    assert needed == sorted(needed) and needed[-1] < 0.5 * cost_of(whole).needed_bytes
+    assert costs[-1].bytes_down == cost_of(whole).bytes_down and len({cost.bytes_up for cost in costs}) == 1
+    assert staged.method.price(2, 0) is None and staged.method.price(3, 0) == costs[0]

@@ -51,7 +51,16 @@ def test_whole_batches_are_limited_by_memory_and_batches_in_parts_by_time(suites
 def test_frugal_has_both_answers_to_little_memory_on_the_machines_of_devices(suites):
     catalogue = Registry().catalogue
     found = load(SUITES / "frugal.yaml", catalogue)
-    assert set(found.methods) >= {"fedra", "inclusivefl", "flora", "flasc", "fedkseed", "spry", "fwdllm"}
+    assert set(found.methods) >= {
+        "fedra",
+        "inclusivefl",
+        "flora",
+        "flasc",
+        "fedkseed",
+        "spry",
+        "fwdllm",
+        "block_stages",
+    }
     assert set(found.methods) >= {"alllarge", "allsmall", "head_only", "majority", "zero_round"}
     assert len(found.seeds) == 3
     machines = known(found)
