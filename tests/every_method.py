@@ -29,6 +29,7 @@ scenarios:
 METHODS = [
     "alllarge",
     "allsmall",
+    "batch_layers",
     "block_stages",
     "depthfl",
     "ditto",

@@ -135,6 +135,8 @@ class Deployed(Simulation):
             raise self._refused("its messages are coded (train.uploads, train.downloads), and nodes send tensors whole")
         if job.forward is not None:
             raise self._refused("its clients train by forward passes alone, by a rule that no node can make")
+        if job.layers is not None:
+            raise self._refused("its clients run other layers in each batch, by a rule that no node can make")
         load_additions(model, start.get(FROZEN))
         inbox = wire.Inbox(model, start, plan, cohort)
 

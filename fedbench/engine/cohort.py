@@ -45,7 +45,7 @@ def train(
     team: the processes that compute this cell, each some of the groups. What this engine cannot train is left to the
     other one, which is the same for every member.
     """
-    if job.forward is not None or not can_train(model):
+    if job.forward is not None or job.layers is not None or not can_train(model):
         return sequential.train(model, start, plan, cohort, job)
     load_additions(model, start.get(FROZEN))
     held = (plan.M.sum(1) * cohort.steps).tolist()

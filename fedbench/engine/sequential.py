@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +22,7 @@ from fedbench.models.lowrank import FROZEN, Terms, load_additions, pairs, scaled
 from fedbench.models.optimizer import make_optimizer
 from fedbench.models.param_paths import at_classifier, by_layer, holders, places, trained_by
 from fedbench.seeding import generator
-from fedbench.types import Cohort, Job, Plan, Pull, Uploads
+from fedbench.types import Cohort, Exit, Job, Plan, Pull, Uploads
 
 
 @dataclass(frozen=True)
@@ -119,12 +119,13 @@ def _tune(
     model.recomputes = [draws] if job.checkpointing else None
     losses = []
     with scaled(model, None if plan.scales is None else float(plan.scales[n])):
-        for _, (x, y) in zip(range(int(cohort.steps[n])), cohort.batches(n), strict=False):
+        for step, (x, y) in zip(range(int(cohort.steps[n])), cohort.batches(n), strict=False):
+            run, exits = (S_n, plan.exits[n]) if job.layers is None else _of_batch(job.layers(n, step), plan.exits[n])
             model.zero_grad()
             losses.append(0.0)
             for part in draws.parts(len(y), job.micro_batch):
                 own, is_last = y[part], part.stop == len(y)
-                loss = counted(own) / counted(y) * job.objective(model(x[part], S_n, plan.exits[n]), own, job.t)
+                loss = counted(own) / counted(y) * job.objective(model(x[part], run, exits), own, job.t)
                 losses[-1] += loss.item()
                 if optimizer is not None:
                     (loss + pull() + tail() if is_last else loss).backward()
@@ -140,6 +141,11 @@ def _tune(
     seed_dropout(model, None)
     model.recomputes = None
     return sum(losses) / max(len(losses), 1)
+
+
+def _of_batch(layers: Sequence[int], exits: Sequence[Exit]) -> tuple[Sequence[int], Sequence[Exit]]:
+    """These layers, with the deepest classifier behind the last of them."""
+    return layers, [Exit(len(layers), max(exits, key=lambda exit: exit.depth).classifier)]
 
 
 def _forward_client(

@@ -32,6 +32,7 @@ from fedbench.types import ClientCost, Cohort, Exit, Job, Objective, Plan, Pull,
 
 ExitsOf = Callable[[int], list[Exit]]
 Steps = Callable[[ForwardClient], float]  # takes a client's local steps; the mean loss
+ByBatch = Callable[[Plan, Cohort, int], Callable[[int, int], Sequence[int]]]
 Share = Callable[[Plan, State, int, Cohort, Generator], Plan]
 Start = Callable[[State, Plan, Cohort, int], State]
 PullOf = Callable[[Pull | None, State, Plan, Cohort], Pull | None]
@@ -87,6 +88,7 @@ def layerwise(
     at: SubmodelAnswer | None = None,
     whole_batches: bool = False,
     forward: ForwardOnly | None = None,
+    by_batch: ByBatch | None = None,
 ) -> Method:
     """A depth-allocated method from its parts; the defaults are FedRA. Raises NotApplicable, UserError.
 
@@ -115,6 +117,7 @@ def layerwise(
         whole_batches: Whether clients must compute a batch as a whole, because their loss is no mean over its images:
             `train.micro_batch` then splits none. An objective is tried for that in any case.
         forward: How clients train by forward passes alone, in place of the optimizer.
+        by_batch: Called as `by_batch(plan, cohort, t)` in every round; which layers run in which batch (`Job.layers`).
     """
     model = _trainable(setup, adapt, exits_of)
     if forward:
@@ -133,7 +136,7 @@ def layerwise(
     made = Layerwise(
         setup=setup, model=model, allocate=allocate, aggregate=aggregate, objective=loss,
         depth_of=depth_of, exits_of=exits_of, share=share, start=start, pull=pull, view=view, predict=predict,
-        own=own, fresh=drawn, fixed=never, whole_batches=whole_batches, forward=forward,
+        own=own, fresh=drawn, fixed=never, whole_batches=whole_batches, forward=forward, by_batch=by_batch,
     )  # fmt: skip
     alone, offered = bool(kept), (sizes or depths(depth_of))(model)
     method = Method(
@@ -170,6 +173,7 @@ class Layerwise:
     fixed: tuple[str, ...]
     whole_batches: bool
     forward: ForwardOnly | None = None
+    by_batch: ByBatch | None = None
 
     def __post_init__(self) -> None:
         refuse_parts(self.setup.train, self.splits)
@@ -264,7 +268,8 @@ class Layerwise:
         how = (self.objective, pull, cost.micro_batch_of(train), cost.recomputes(train))
         coded = (train.get("uploads"), train.get("downloads"))
         forward = self.forward.steps(state, plan, cohort, t) if self.forward else None
-        return Job(t, self.setup.seed, train["optimizer"], train["clip"], *how, *coded, forward)
+        layers = self.by_batch(plan, cohort, t) if self.by_batch else None
+        return Job(t, self.setup.seed, train["optimizer"], train["clip"], *how, *coded, forward, layers)
 
     def predictor(self, state: State, client: int | None = None) -> Predict:
         """Return the global model, or a client's where it keeps tensors."""

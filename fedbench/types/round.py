@@ -124,6 +124,8 @@ class Job:
         forward: Called as `forward(client)` (`fedbench.engine.forward.ForwardClient`), it takes a client's local steps
             by forward passes alone, in place of the optimizer's, and returns the mean loss. None: steps along
             gradients of backward passes.
+        layers: Called as `layers(n, step)`; of the layers that the client at position n holds, those that run in that
+            step's batch, ascending, behind which its one classifier reads. None: all in every batch.
     """
 
     t: int
@@ -137,6 +139,7 @@ class Job:
     uploads: Mapping[str, Any] | None = None
     downloads: Mapping[str, Any] | None = None
     forward: Callable[[Any], float] | None = None
+    layers: Callable[[int, int], Sequence[int]] | None = None
 
 
 @dataclass

@@ -178,6 +178,7 @@ def test_a_message_that_comes_twice_is_answered_alike(cells, plugins, tmp_path):
         ("fedsa_lora", "its clients keep tensors of their own"),
         ("reefl", "by other means than the engine, or no client by itself"),
         ("pooled", "by other means than the engine, or no client by itself"),
+        ("batch_layers", "its clients run other layers in each batch, by a rule that no node can make"),
         ("fedkseed", "its clients train by forward passes alone, by a rule that no node can make"),
         ("flasc", "its messages are coded (train.uploads, train.downloads), and nodes send tensors whole"),
     ],

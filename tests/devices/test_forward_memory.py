@@ -23,7 +23,7 @@ scenarios:
   texts:
     backbone: micro_bert
     data: {name: phrases6, classes: 10, train_per_class: 2, test_per_class: 1, max_length: 16}
-methods: [fedkseed, spry, fwdllm, alllarge, block_stages]
+methods: [fedkseed, spry, fwdllm, alllarge, block_stages, batch_layers, fedra]
 """
 
 
@@ -135,3 +135,17 @@ def test_a_stage_is_charged_the_activations_of_its_block_alone(trials):
     assert needed == sorted(needed) and needed[-1] < 0.5 * cost_of(whole).needed_bytes
     assert costs[-1].bytes_down == cost_of(whole).bytes_down and len({cost.bytes_up for cost in costs}) == 1
     assert staged.method.price(2, 0) is None and staged.method.price(3, 0) == costs[0]
+
+
+def test_a_batch_of_few_layers_is_charged_their_activations_and_all_weights(trials):
+    """Next to FedRA's client of as many layers: the frozen weights, adapters and optimizer's state of the others."""
+    dropping, random = (trials["micro", method][1] for method in ("batch_layers", "fedra"))
+    few, same, all_layers = dropping.method.price(3, 0), random.method.price(3, 0), random.method.price(12, 0)
+    assert few.flops_per_image == same.flops_per_image and few.passes == same.passes
+    assert (few.bytes_down, few.bytes_up) == (all_layers.bytes_down, all_layers.bytes_up)
+    adapters = sum(p.nbytes for p in dropping.model.r(0).values())
+    more = 9 * (
+        same.frozen.layer + 3 * adapters + adapters * bool(dropping.config["train"]["optimizer"]["momentum"]) - adapters
+    )
+    assert few.memory_bytes - same.memory_bytes == more
+    assert dropping.method.price(12, 0) == all_layers

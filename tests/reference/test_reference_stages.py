@@ -1,4 +1,4 @@
-"""Training in stages against plain loops: a block of layers at a time, upon those before, which are frozen."""
+"""Layers that change by stage or by batch, against plain loops over lists of layers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from fedbench.engine import cohort as fast
 from fedbench.engine import sequential
-from fedbench.seeding import generator
+from fedbench.seeding import generator, numpy_generator
 from fedbench.testing.setups import cohort_of, setup_of, tiny_vit
 
 pytestmark = pytest.mark.usefixtures("counted_once", "never_counted")
@@ -19,15 +19,15 @@ pytestmark = pytest.mark.usefixtures("counted_once", "never_counted")
 T, B = 4, 2  # rounds, blocks of two layers
 
 
-def logits_of(w, x, depth):
-    """timm's parts by name, the first `depth` layers with W + s B A, then its norm and the class token."""
+def logits_of(w, x, layers):
+    """timm's parts by name, these layers with W + s B A, then its norm and the class token."""
     weights = {}
     for at in PLACES:
         layer, _, target = at.partition(".")
         W = VIT.blocks[int(layer)].get_submodule(target).weight.detach()
         weights[at] = W + ALPHA / R * w[f"{at}.lora_B"] @ w[f"{at}.lora_A"]
     tokens = VIT._pos_embed(VIT.patch_embed(x))
-    for j in range(depth):
+    for j in layers:
         own = {f"{target}.weight": weights[f"{j}.{target}"] for target in ("attn.proj", "mlp.fc2")}
         tokens = torch.func.functional_call(VIT.blocks[j], own, (tokens,))
     return F.linear(VIT.norm(tokens)[:, 0], w["head.weight"], w["head.bias"])
@@ -42,7 +42,7 @@ def stage_loop(w, batches, t, clients):
         own, velocity = dict(w), {}
         for x, y in batches(n):
             leaves = {k: own[k].clone().requires_grad_() for k in mine}
-            loss = F.cross_entropy(logits_of(own | leaves, x, depth), y)
+            loss = F.cross_entropy(logits_of(own | leaves, x, range(depth)), y)
             for k, g in zip(mine, torch.autograd.grad(loss, [*leaves.values()]), strict=True):
                 step = g + 0.01 * own[k]
                 velocity[k] = 0.9 * velocity[k] + step if k in velocity else step
@@ -52,10 +52,31 @@ def stage_loop(w, batches, t, clients):
     return w | {k: sum(EXAMPLES[n] / total * uploads[n][k] for n in clients) for k in mine}
 
 
-def prepared(registry, engine, capacities):
+def batch_loop(w, batches, t, capacities):
+    """L_n other layers in each batch; neither a step nor momentum for what it does not run."""
+    uploads = []
+    for n, L_n in enumerate(capacities):
+        own, velocity = dict(w), {}
+        for step, (x, y) in enumerate(batches(n)):
+            layers = sorted(numpy_generator(0, t, n, f"layers/{step}").permutation(4)[:L_n].tolist())
+            mine = [k for k in w if k.startswith("head") or int(k[0]) in layers]
+            leaves = {k: own[k].clone().requires_grad_() for k in mine}
+            loss = F.cross_entropy(logits_of(own | leaves, x, layers), y)
+            for k, g in zip(mine, torch.autograd.grad(loss, [*leaves.values()]), strict=True):
+                direction = g + 0.01 * own[k]
+                velocity[k] = 0.9 * velocity[k] + direction if k in velocity else direction
+                own[k] = own[k] - 0.1 * velocity[k]
+        uploads.append(own)
+    total = sum(EXAMPLES)
+    return {k: sum(e / total * up[k] for e, up in zip(EXAMPLES, uploads, strict=True)) for k in w}
+
+
+def prepared(registry, engine, capacities, **method):
     adapter = {"name": "lora", "rank": R, "alpha": ALPHA}
     setup = setup_of(registry, tiny_vit(), capacities, adapter, optimizer=OPTIMIZER, clip=None, rounds=T)
-    method = registry.make("method", {"name": "block_stages", "blocks": B}, setup=replace(setup, engine=engine))
+    method = registry.make(
+        "method", method or {"name": "block_stages", "blocks": B}, setup=replace(setup, engine=engine)
+    )
     state, draw = method.init(generator(0)), torch.Generator().manual_seed(7)
     for tensors in (*state["r"], state["shared"]):
         for value in tensors.values():
@@ -73,7 +94,7 @@ def test_every_stage_equals_plain_loops_and_answers_with_the_layers_so_far(regis
         torch.testing.assert_close(flat(state), expected, rtol=1e-11, atol=1e-11)
         depth = 2 + 2 * (t >= T // 2)
         assert report.plan.M.sum(1).tolist() == [depth] * 3 and report.plan.trains.sum(1).tolist() == [2] * 3
-        torch.testing.assert_close(method.predictor(state)(x), logits_of(flat(state), x, depth))
+        torch.testing.assert_close(method.predictor(state)(x), logits_of(flat(state), x, range(depth)))
 
 
 def test_nobody_takes_part_who_can_train_no_block(registry):
@@ -87,3 +108,14 @@ def test_more_blocks_than_layers_are_one_for_each(registry):
     setup = setup_of(registry, tiny_vit(), [1])
     method = registry.make("method", {"name": "block_stages", "blocks": 9}, setup=setup)
     assert [size.capacity for size in method.sizes] == [1]
+
+
+@pytest.mark.parametrize("engine", [sequential.train, fast.train])
+def test_layers_of_a_batch_equal_plain_loops(registry, engine):
+    capacities = [4, 2, 1, 3]
+    method, state, cohort = prepared(registry, engine, capacities, name="batch_layers")
+    for t in range(2):
+        expected = batch_loop(flat(state), cohort.batches, t, capacities)
+        state, report = method.round(state, t, cohort, generator(0, t))
+        torch.testing.assert_close(flat(state), expected, rtol=1e-11, atol=1e-11)
+        assert report.plan.M.all() and len(report.cost) == 4
