@@ -46,6 +46,7 @@ class Method:
             plans of suites whose clients keep frozen weights. None: its clients hold no frozen weights by layer.
         averages: `examples` or `uniform`, by which weights the server averages every number over the clients that
             train it and came back, and reads nothing else of uploads. None: it does otherwise.
+        forward: Whether clients send what forward passes give, and no weights.
         allocates: `allocates(cohort, t, generator)`, the (N, L) layers that each client of a round trains, as far as
             that is known beforehand. None: its clients hold no layers.
     """
@@ -61,6 +62,7 @@ class Method:
     running: Callable[[Size], int | None] | None = None
     holds: Callable[[int, int, int | None], Sequence[int]] | None = None
     averages: str | None = None
+    forward: bool = False
     allocates: Callable[[Cohort, int, Generator], Tensor] | None = None
 
     def price(self, capacity: int, t: int, rank: int | None = None, width: float | None = None) -> ClientCost | None:

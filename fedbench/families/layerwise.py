@@ -142,7 +142,7 @@ def layerwise(
     method = Method(
         made.init, made.round, made.predictor, made.cost,
         personal=alone, alone=alone, sizes=offered, holds=made.holds,
-        averages=getattr(aggregate, "averages", None), allocates=made.trains,
+        averages=getattr(aggregate, "averages", None), forward=forward is not None, allocates=made.trains,
     )  # fmt: skip
     answer = at or (deepest if predict is full_depth else None)
     return made.handing(method, answer) if answer else method

@@ -60,6 +60,8 @@ class Privacy:
         local = given.get("local", False)
         if method.alone:
             raise NotApplicable("privacy covers clients that send one update of a model a round and keep no tensors")
+        if local and method.forward:
+            raise NotApplicable("`privacy: {local: true}` adds noise to weights, and clients here send none")
         if not local and (method.averages is None or "feddyn" in (config["train"].get("regularizer") or {})):
             raise NotApplicable("central privacy covers weighted means of uploads alone; `privacy: {local: true}` any")
         return cls(given["clip"], given["noise"], local, config["seed"], method.averages or "uniform")

@@ -37,7 +37,7 @@ scenarios:
   usual: {privacy: {clip: 0.5, noise: 0.8, delta: 1.0e-5, local: false}}
   local: {privacy: {clip: 0.5, noise: 0.8, local: true}}
   corrected: {privacy: {clip: 0.5, noise: 0.8}, train: {regularizer: {feddyn: 0.1}}}
-methods: [fedra, fedit, fslora, depthfl, legend, flora, ditto, fedavg, fedv, hetlora]
+methods: [fedra, fedit, fslora, depthfl, legend, flora, ditto, fedavg, fedv, hetlora, fedkseed]
 """
 
 
@@ -209,6 +209,7 @@ def test_a_cell_on_nodes_has_the_noise_of_the_simulated_one(configs, registry, t
         ("central", "ditto", "keep no tensors"),
         ("local", "fedavg", "one update of a model a round"),
         ("local", "fedv", "one update of a model a round"),
+        ("local", "fedkseed", "adds noise to weights, and clients here send none"),
     ],
 )
 def test_a_method_that_is_not_covered_is_not_applicable_and_says_why(configs, registry, scenario, method, why):
