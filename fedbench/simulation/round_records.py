@@ -30,6 +30,7 @@ from fedbench.types import GLOBAL, ClientCost, Cohort, Dataset, Report, Size, Up
 
 Rows = list[dict[str, Any]]
 Tables = Mapping[str, Rows]
+LOOKED_AT = 10  # rounds, for how few clients may train a layer: plans draw their layers again
 MOST_DEPLOYED = 100_000  # clients, each a row of deployed.parquet for every metric
 
 
@@ -238,9 +239,9 @@ class RoundRecords:
             tested: images of one evaluation.
 
         Returns:
-            Among others `fewest_holders`, the fewest clients that train the same layer in a round; `images`, those of
-            all training steps; `tested`, those of all evaluations, validation images too; and `simulated_seconds`, of
-            all rounds, where clients have devices.
+            Among others `fewest_holders`, the fewest clients that train the same layer in one of the first LOOKED_AT
+            rounds; `images`, those of all training steps; `tested`, those of all evaluations, validation images too;
+            and `simulated_seconds`, of all rounds, where clients have devices.
         """
         totals: dict[str, Any] = dict.fromkeys(("client_rounds", "images", "flops", "bytes_down", "bytes_up"), 0)
         totals["evaluations"] = len(self.evaluated)
@@ -250,7 +251,7 @@ class RoundRecords:
         storage, fewest = replace(self.kept, of={}), list[int]()
         for t in range(self.T):
             cohort, took, sent = self.clocked.cohort(t, method), [], []
-            if method.allocates and len(cohort):
+            if method.allocates and len(cohort) and t < LOOKED_AT:
                 holders = method.allocates(cohort, t, generator(self.seed, t, use="round")).sum(0)
                 fewest += holders[holders > 0].tolist()
             for n, (client, cost) in enumerate(zip(cohort.ids, method.prices(cohort, t), strict=True)):

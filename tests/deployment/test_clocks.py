@@ -1,5 +1,7 @@
 """The simulated clock against real trainings: CPU seconds of each method's clients."""
 
+import os
+
 import pytest
 import torch
 from deployment.in_process import Here, deployed
@@ -30,6 +32,8 @@ def test_cpu_seconds_follow_the_flops_of_methods_within_twenty_percent(registry,
     """Relative to FedRA. head_only, which has no backward pass through layers, needs fewer seconds for its FLOPs than a
     device with one speed can say. Of rounds with equal work the fastest counts, which other programs disturbed least.
     """
+    if os.getloadavg()[0] > (os.cpu_count() or 1):
+        pytest.skip("other programs have the processors, which CPU seconds feel too")
     torch.set_num_threads(1)
     (tmp_path / "clocks.yaml").write_text(SUITE)
     speeds = {}

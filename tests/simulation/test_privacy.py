@@ -255,3 +255,16 @@ def test_a_leaderboard_has_epsilon_beside_accuracy(tmp_path):
     most = int(private.rounds.to_pandas()["client"].value_counts().max())
     assert board["epsilon"]["central"] == epsilon(math.sqrt(most) / 0.8, 1e-5)
     assert board["epsilon"].isna()["plain"]
+
+
+@pytest.mark.parametrize("method", ["fedra", "depthfl", "legend"])
+def test_a_plan_knows_how_few_clients_send_one_layer(configs, registry, method):
+    """As they do in the rounds that follow, because every draw is seeded."""
+    simulation, progress = Simulation(configs["plain", method], registry), Progress()
+    planned = simulation.records.totals(simulation.method, 1)["fewest_holders"]
+    simulation.run(progress=progress)
+    holders = {}
+    for row in progress.tables["rounds"]:
+        for layer in row["trained_layers"]:
+            holders[row["round"], layer] = holders.get((row["round"], layer), 0) + 1
+    assert planned == min(holders.values())

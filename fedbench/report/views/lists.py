@@ -156,7 +156,7 @@ def notes_of(rows: Sequence[Mapping[str, Any]]) -> list[str]:
             fewest[method] = min(of_row, fewest.get(method, of_row))
     if fewest:
         counts = ", ".join(f"{method} {n}" for method, n in sorted(fewest.items(), key=lambda item: item[1]))
-        found.append(f"Fewest clients that send one layer in a round: {counts}.")
+        found.append(f"Fewest clients that send one layer, in the first ten rounds: {counts}.")
     if any("simulated_seconds" in row for row in rows):
         found.append("simulated: what all rounds would take on the clients' devices, as the server waits.")
     return found
