@@ -81,4 +81,10 @@ def with_layers(own: ClientCost, whole: ClientCost, more: int, setup: Setup) -> 
 
 @hookimpl
 def fedbench_register_methods(register):
-    register("batch_layers", batch_layers, ignores=["ranks", "widths"], family="Depth")
+    register(
+        "batch_layers",
+        batch_layers,
+        ignores=["ranks", "widths"],
+        family="Depth",
+        paper="Wang et al., after DropPEFT, 2025, arXiv 2503.10217",
+    )

@@ -99,4 +99,10 @@ def so_far(model: Blocks, state: State) -> Predict:
 
 @hookimpl
 def fedbench_register_methods(register):
-    register("block_stages", block_stages, ignores=["ranks", "widths"], family="Depth")
+    register(
+        "block_stages",
+        block_stages,
+        ignores=["ranks", "widths"],
+        family="Depth",
+        paper="Wu et al., after SmartFreeze, 2024, arXiv 2408.09101",
+    )
