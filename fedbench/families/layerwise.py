@@ -121,10 +121,7 @@ def layerwise(
     """
     model = _trainable(setup, adapt, exits_of)
     if forward:
-        why = "clients compute forward passes alone, and send what these give"
-        refuse_coded(setup.train, ["uploads", "downloads"], why)
-        if setup.train.get("regularizer"):
-            raise NotApplicable("train.regularizer: nothing pulls clients that compute no gradient of their loss")
+        _refuse_what_needs_gradients(setup)
     kept, never, redrawn = (known(model, *of) for of in (("keeps", keeps), ("fixed", fixed), ("fresh", fresh)))
     if kept or redrawn:
         refuse_feddyn(setup, "corrects one global model, and here clients start from tensors of their own")
@@ -146,6 +143,14 @@ def layerwise(
     )  # fmt: skip
     answer = at or (deepest if predict is full_depth else None)
     return made.handing(method, answer) if answer else method
+
+
+def _refuse_what_needs_gradients(setup: Setup) -> None:
+    """Raises NotApplicable for keys that say nothing to clients that compute forward passes alone."""
+    why = "clients compute forward passes alone, and send what these give"
+    refuse_coded(setup.train, ["uploads", "downloads"], why)
+    if setup.train.get("regularizer"):
+        raise NotApplicable("train.regularizer: nothing pulls clients that compute no gradient of their loss")
 
 
 @dataclass(frozen=True, eq=False)

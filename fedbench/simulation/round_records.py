@@ -53,7 +53,7 @@ class RoundRecords:
             )
         self.clocked = Clock(config, federation)
         self.kept = ClientStorage.said(config)
-        self.privacy = PrivacyLoss(config.get("privacy"))
+        self.privacy_loss = PrivacyLoss(config.get("privacy"))
         self.seed = config["seed"]
 
     def enter(self, tables: Tables, t: int, report: Report) -> Rows:
@@ -63,7 +63,7 @@ class RoundRecords:
         clients = self.rounds(t, report)
         tables["rounds"].extend(clients)
         tables["storage"].extend(self.storage(t, report, fetched))
-        tables["privacy"].extend(self.privacy.rows(t, tables))
+        tables["privacy"].extend(self.privacy(t, tables))
         tables["uploads"].extend(self.uploads(t, report))
         tables["exchange"].extend(self.exchange(t, report))
         tables["server"].extend(self.server(t, report))
@@ -146,6 +146,10 @@ class RoundRecords:
             raise Diverged(f"the training loss of client {client} in round {t + 1} is {loss}")
         if up.rejected.get(n) == NOT_FINITE and not self.faults.kind_of(t, client):
             raise Diverged(f"the update of client {client} in round {t + 1} is not finite")
+
+    def privacy(self, t: int, tables: Tables) -> Rows:
+        """What the round has cost the client that sent most often; nothing where uploads have no noise."""
+        return self.privacy_loss.rows(t, tables)
 
     def uploads(self, t: int, report: Report) -> Rows:
         """One row for every upload that was spoilt or refused."""

@@ -35,7 +35,7 @@ def study(tmp_path, monkeypatch):
         ("run quick", ["quickstart"]),
         ("run m", ["<file>"]),
         ("run elsewhere/m", ["<file>"]),
-        ("suites show tuned/f", ["tuned/feature_label_skew", "tuned/feature_skew", "tuned/field"]),
+        ("suites show tuned/f", ["tuned/feature_label_skew", "tuned/feature_skew", "tuned/field", "tuned/frugal"]),
         ("run mine.yaml --scenario ", ["hard", "easy"]),
         ("run mine.yaml --jobs 2 --method o", ["own"]),
         ("run --method ow mine.yaml --scenario h", ["hard"]),

@@ -70,13 +70,13 @@ def test_budgets_as_people_write_them(text, budget):
 
 @pytest.mark.parametrize("amount", ["", "0", "-1GB", "1GiB", "much", "1..5", "1e999", "1FLOPs", "nan"])
 def test_what_is_no_amount_is_refused_with_one_that_is(amount):
-    with pytest.raises(UserError, match=r"no amount of bytes\. Write 100MB"):
+    with pytest.raises(UserError, match=r"not an amount of bytes\. Write 100MB"):
         read_budget(f"bytes={amount}")
 
 
 @pytest.mark.parametrize("amount", ["", "0", "1 hour ago", "1h 30", "1x", "-1h", "2kWh", "1..5h", "nan"])
 def test_what_is_no_length_is_refused_with_one_that_is(amount):
-    with pytest.raises(UserError, match=r"no amount of seconds\. Write 1h 30min"):
+    with pytest.raises(UserError, match=r"not a length of time\. Write 1h 30min"):
         read_budget(f"seconds={amount}")
 
 
@@ -292,6 +292,10 @@ def test_the_command_line_takes_budgets_and_refuses_what_is_none(tmp_path):
     assert done.exit_code == 0 and max(map(len, done.output.splitlines())) <= 80
     fedv = next(line for line in done.output.splitlines() if line.startswith("fedv")).split()
     assert fedv[1:6] == ["4.0", "4.0", "4", "8.00", "MB"]
-    for at, told in (("finl", "Did you mean 'final'?"), ("bytes=x", "Write 100MB"), ("flops=1GB", "no amount")):
+    for at, told in (
+        ("finl", "Did you mean 'final'?"),
+        ("bytes=x", "Write 100MB"),
+        ("flops=1GB", "not an amount"),
+    ):
         refused = fedbench("compare", "s", "--at", at, cwd=tmp_path)
         assert refused.exit_code == 2 and told in refused.output

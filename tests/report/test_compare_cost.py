@@ -21,7 +21,7 @@ def with_ids(table):
     return table.add_column(0, "cell", pa.array(["id"] * len(table), pa.string()).dictionary_encode())
 
 
-NOTHING = {kind: with_ids(to_table(kind, [])) for kind in ("exchange", "server", "clock", "storage")}
+NOTHING = {kind: with_ids(to_table(kind, [])) for kind in ("exchange", "server", "clock", "storage", "privacy")}
 
 
 def layer_coverage(rounds, layers, arrived, T):

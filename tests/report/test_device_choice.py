@@ -104,3 +104,9 @@ def test_draws_of_several_seeds_are_one_replicate():
     scored = both(seeds(0.5, 0.52, 0.51), seeds(0.8, 0.81, 0.8), seeds(0.4, 0.43, 0.41))
     same = Accuracies(scored.backbones, scored.scores, {0: 0, 1: 0, 2: 0})
     assert said(FOUND, same).startswith("No recommendation: 1 draw: nothing is concluded")
+
+
+def test_a_ceiling_is_said_to_have_no_limit():
+    for roles, said_so in (({"wide": "ceiling"}, True), ({}, False)):
+        legend = choice("micro_vit", FOUND, roles, None, ("memory", "how"))[0].attrs["legend"]
+        assert any("ceiling: nothing limits it" in line for line in legend) == said_so

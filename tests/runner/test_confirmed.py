@@ -260,7 +260,7 @@ def test_a_suite_is_tuned_confirmed_and_reported(tuned, unrecorded):
 def test_a_plan_has_the_runs_that_confirm(tuned, tmp_path):
     folder, _ = tuned
     words = ("plan", "tiny.yaml", "--plugin", TINY, "--results", tmp_path)
-    row, reporting = json.loads(fedbench(*words, "--json", cwd=folder).stdout)["cells"]
+    row, reporting = json.loads(fedbench(*words, "--format", "json", cwd=folder).stdout)["cells"]
     assert row["confirm"] == 4 and len(row["ids"]) == 4 + 4 and row["status"] == "0 of 8 tried"
     # 4 of two rounds, 2 of two more, and 4 of four: of four rounds
     assert row["images"] == reporting["images"] * (4 * 2 + 2 * 2 + 4 * 4) / 4

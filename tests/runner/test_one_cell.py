@@ -77,5 +77,5 @@ def test_the_content_is_the_same_whichever_name_is_computed_first(tmp_path, ran)
 
 def test_a_method_that_ignores_nothing_has_a_cell_in_each_scenario(tmp_path):
     suite(tmp_path, "fedra")
-    rows = json.loads(fedbench("plan", "tiny.yaml", "--plugin", TINY, "--json", cwd=tmp_path).stdout)["cells"]
+    rows = json.loads(fedbench("plan", "tiny.yaml", "--plugin", TINY, "--format", "json", cwd=tmp_path).stdout)["cells"]
     assert len({row["id"] for row in rows}) == 3

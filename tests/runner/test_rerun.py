@@ -51,7 +51,9 @@ def test_a_finished_cell_with_a_torn_file_is_computed_again_and_no_other(good):
     refused = fedbench("compare", "r", cwd=good)
     assert refused.exit_code == 1 and told in refused.stderr
     assert "Run the whole suite again" in refused.stderr
-    rows = json.loads(fedbench("plan", "tiny.yaml", "--plugin", TINY, "--results", "r", "--json", cwd=good).stdout)
+    rows = json.loads(
+        fedbench("plan", "tiny.yaml", "--plugin", TINY, "--results", "r", "--format", "json", cwd=good).stdout
+    )
     assert [row["status"] for row in rows["cells"]] == ["damaged", "finished"]
     done = run(cwd=good)
     assert done.exit_code == 0 and "1 already done, 1 to run" in done.stdout

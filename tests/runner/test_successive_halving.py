@@ -200,7 +200,7 @@ def test_a_halved_candidate_is_called_so_by_whoever_asks_for_it(tuned):
 def test_a_plan_shows_what_is_tried_and_what_reports(tuned, tmp_path):
     folder, _ = tuned
     words = ("plan", "tiny.yaml", "--plugin", TINY, "--results")
-    rows = json.loads(fedbench(*words, tmp_path, "--json", cwd=folder).stdout)["cells"]
+    rows = json.loads(fedbench(*words, tmp_path, "--format", "json", cwd=folder).stdout)["cells"]
     tried, reporting = rows
     assert tried["names"] == [["small", "fedra", "", None]]
     assert (len(tried["ids"]), tried["rungs"], tried["status"]) == (4, [1, 2, 4], "0 of 4 tried")
@@ -216,7 +216,7 @@ def test_a_plan_shows_what_is_tried_and_what_reports(tuned, tmp_path):
 def test_a_candidate_that_nobody_can_price_does_not_hide_what_the_others_cost(tmp_path, blocks):
     """The tiny ViT has two blocks, of which `fedv` leaves the server one at least."""
 
-    def planned(*choices, form=("--json",)):
+    def planned(*choices, form=("--format", "json")):
         space = f"methods.fedv.head_blocks: {{choice: {list(choices)}}}"
         suite(tmp_path, "fedv", f"tune: {{trials: {len(choices)}, space: {{{space}}}}}\n")
         return fedbench("plan", "tiny.yaml", "--plugin", TINY, *form, cwd=tmp_path)
@@ -231,7 +231,9 @@ def test_a_candidate_that_nobody_can_price_does_not_hide_what_the_others_cost(tm
 
 def test_a_candidate_that_is_not_applicable_costs_nothing(tmp_path):
     suite(tmp_path, "odd", "tune: {trials: 2, space: {methods.odd.how: {choice: [raise, not_applicable]}}}\n")
-    tried, own, *_ = json.loads(fedbench("plan", "tiny.yaml", "--plugin", TINY, "--json", cwd=tmp_path).stdout)["cells"]
+    tried, own, *_ = json.loads(
+        fedbench("plan", "tiny.yaml", "--plugin", TINY, "--format", "json", cwd=tmp_path).stdout
+    )["cells"]
     assert len(tried["ids"]) == 2 and tried["images"] == own["images"] > 0 and "unpriced" not in tried
 
 

@@ -58,7 +58,7 @@ WRONG = {
         "got nothing; what belongs to it is indented further than it is",
         "  backbone: micro_vit\n  at: 3\n": 's.yaml:4:3: unknown key "at" in defaults; it belongs to evaluation',
         "  backbone: micro_vit\n  a: 3\n": 's.yaml:4:3: unknown key "a" in defaults; known: adapter, backbone, capacities, data, '
-        "device_jitter, device_scale, devices, engine, evaluation, faults, fit, frozen_features and 9 more",
+        "device_jitter, device_scale, devices, engine, evaluation, faults, fit, frozen_features and 10 more",
         "  backbone: micro_vit\n  train: [3]\n": "s.yaml:4:10: defaults.train: expected a mapping (key: value), got [3]",
         "  backbone: micro_vit\n  rounds: 3\n": 's.yaml:4:3: unknown key "rounds" in defaults; it belongs to train',
         "  backbone: micro_vit\n  train: {optimizer: {lr: 0}}\n": "s.yaml:4:27: defaults.train.optimizer.lr: expected a number above 0, got 0",

@@ -30,6 +30,7 @@ COLUMNS = (
     *("method", "role", "device", "clients", "size", "capacity", "rank", "width", "memory_bytes", "micro_batch"),
     *("seconds", "bytes", METRIC),
 )
+OF_CEILINGS = "ceiling: nothing limits it, so it may take more than a device has."
 ROLES = ("method", "control", "ceiling")  # in the order of the matrix; only methods are recommended
 Rows = Sequence[Mapping[str, Any]]  # of one method, one for each device
 
@@ -114,11 +115,13 @@ def choice(
     }
     rows = [row for own in by_method.values() for row in own]
     ordered = sorted(by_method, key=lambda method: _order(by_method[method]))
+    ceilings = [OF_CEILINGS] if any(row["role"] == "ceiling" for row in rows) else []
     devices = list(dict.fromkeys(row["device"] for row in rows))
     caption = f"Which method for which device, with {backbone}"
     legend = [
         f"size: the largest that fits into {rules[0]}; then what it needs, the time of a round, its bytes down and up"
         + (", and the accuracy at that size." if scored else "."),
+        *ceilings,
         rules[1],
         recommendation(backbone, by_method, scored),
     ]
@@ -139,14 +142,8 @@ def choice(
     pages = [page((), title=caption, notes=list(notes))]
     columns = ("method", "role", *devices)
     matrix = frame(shown, columns, caption=caption, by=(), pages=pages, formats=formats, legend=legend, dashes=True)
-    return matrix, frame(
-        [{name: row.get(name) for name in COLUMNS} for row in rows],
-        COLUMNS,
-        caption=caption,
-        by=(),
-        pages=pages,
-        legend=legend,
-    )
+    cells = [{name: row.get(name) for name in COLUMNS} for row in rows]
+    return matrix, frame(cells, COLUMNS, caption=caption, by=(), pages=pages, legend=legend)
 
 
 def _cell(
