@@ -11,6 +11,8 @@ from test_shipped import SHIPPED
 from fedbench.registry.registry import Registry
 from fedbench.suite import Suite, load
 
+# The board `images` has the hash of tuned/field, which so keeps the methods that it had: these came later to field.
+LATER = {"block_stages", "batch_layers", "flasc", "fedkseed", "spry", "fwdllm"}
 ONE_SCENARIO = ("real", "definitions")  # tests in test_real.py and test_generation.py
 TUNED = sorted(path for path in (SHIPPED / "tuned").glob("*.yaml") if path.stem not in ONE_SCENARIO)
 
@@ -38,12 +40,9 @@ def test_a_tuned_suite_is_its_namesake_with_validation_images(path, read):
         assert settings["evaluation"].pop("validation") == 0.1 and one.assign == "rotate"
         every = [part["evaluation"].pop("every", None) or part["train"]["rounds"] for part in (settings, theirs)]
         assert every[0] <= every[1]  # to halve, one has to look
-        assert (one.scenario, one.variant, one.methods, settings) == (
-            other.scenario,
-            other.variant,
-            other.methods,
-            theirs,
-        )
+        later = LATER & other.methods.keys() - one.methods.keys() if path.stem == "field" else set()
+        methods = {name: method for name, method in other.methods.items() if name not in later}
+        assert (one.scenario, one.variant, one.methods, settings) == (other.scenario, other.variant, methods, theirs)
 
 
 @pytest.mark.parametrize("path", TUNED, ids=lambda path: path.stem)
