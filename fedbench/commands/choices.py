@@ -165,14 +165,15 @@ def _seeds(context: click.Context, parameter: click.Parameter, given: tuple[str,
 
 
 def _refusing(option: str, message: str) -> Callable[[Callable], Callable]:
-    """A hidden option: given, it ends the command with a message, in which VALUE stands for its value."""
+    """A hidden option: given, with a value or without, it ends the command with a message, in which VALUE stands for
+    its value."""
 
     def refuse(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
         if value is not None:
-            raise UserError(message.replace("VALUE", value))
+            raise UserError(message.replace("VALUE", value or "..."))
 
     name = f"refused_{option.strip('-').replace('-', '_')}"
-    return click.option(option, name, hidden=True, expose_value=False, callback=refuse)
+    return click.option(option, name, hidden=True, expose_value=False, callback=refuse, is_flag=False, flag_value="")
 
 
 def hint(option: str, instead: str) -> Callable[[Callable], Callable]:

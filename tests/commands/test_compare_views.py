@@ -57,6 +57,10 @@ def test_the_first_word_may_be_a_folder_and_views_are_listed(folder):
         (("compare", "images", "fedra", "depthfl", "s"), "compare images is gone: `compare pairs`"),
         (("compare", "s", "--where", "accuracy > 80"), "--where is gone"),
         (("compare", "changes", "s", "s", "--fail-on", "worse"), "--fail-on is gone"),
+        (("compare", "s", "--where"), "--where is gone"),
+        (("plan", "s.yaml", "--json"), "--json is gone: --format json prints the same"),
+        (("schema", "--install"), "--install is gone"),
+        (("run", "s.yaml", "--rounds"), "--rounds ...: there is no such option; say --set train.rounds=..."),
         (("tune", "s.yaml"), "tune is gone: `fedbench compare tuning"),
     ],
 )
