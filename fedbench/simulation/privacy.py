@@ -18,6 +18,7 @@ from fedbench.models.param_paths import Values, mapped, places, started, trainer
 from fedbench.seeding import generator
 from fedbench.types import Cohort, Plan, Uploads
 
+Rows = Sequence[Mapping[str, Any]]
 DELTA = 1e-5  # unless the suite says otherwise
 
 
@@ -147,23 +148,18 @@ class PrivacyLoss:
     settings: Mapping[str, Any] | None
     sent: Counter[int] | None = None
 
-    def rows(self, t: int, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:
-        """The row of privacy.parquet of round t, from 0. tables: with the rows of rounds.parquet up to that round."""
+    def rows(self, t: int, own: Rows, so_far: Rows) -> list[dict[str, Any]]:
+        """The row of privacy.parquet of round t, from 0.
+
+        Args:
+            own: The rows of the round's clients, as in rounds.parquet.
+            so_far: Those of all rounds up to this one, which are counted once, where a cell begins or goes on.
+        """
         if not self.settings:
             return []
-        new = tables["rounds"] if self.sent is None else self._last(tables["rounds"], t)
+        new = so_far if self.sent is None else own
         self.sent = (self.sent or Counter()) + Counter(row["client"] for row in new if row["arrived"])
         return [{"round": t + 1, "epsilon": self.epsilon(max(self.sent.values(), default=0))}]
-
-    @staticmethod
-    def _last(rows: Sequence[Mapping[str, Any]], t: int) -> list[Mapping[str, Any]]:
-        """The rows of round t, which are the last ones."""
-        own = []
-        for row in reversed(rows):
-            if row["round"] != t + 1:
-                break
-            own.append(row)
-        return own
 
     def epsilon(self, rounds: int) -> float:
         """The epsilon of a client of whom the server has used the uploads of so many rounds."""

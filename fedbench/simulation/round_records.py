@@ -63,7 +63,7 @@ class RoundRecords:
         clients = self.rounds(t, report)
         tables["rounds"].extend(clients)
         tables["storage"].extend(self.storage(t, report, fetched))
-        tables["privacy"].extend(self.privacy(t, tables))
+        tables["privacy"].extend(self.privacy(t, clients, tables["rounds"]))
         tables["uploads"].extend(self.uploads(t, report))
         tables["exchange"].extend(self.exchange(t, report))
         tables["server"].extend(self.server(t, report))
@@ -147,9 +147,9 @@ class RoundRecords:
         if up.rejected.get(n) == NOT_FINITE and not self.faults.kind_of(t, client):
             raise Diverged(f"the update of client {client} in round {t + 1} is not finite")
 
-    def privacy(self, t: int, tables: Tables) -> Rows:
+    def privacy(self, t: int, own: Rows, so_far: Rows) -> Rows:
         """What the round has cost the client that sent most often; nothing where uploads have no noise."""
-        return self.privacy_loss.rows(t, tables)
+        return self.privacy_loss.rows(t, own, so_far)
 
     def uploads(self, t: int, report: Report) -> Rows:
         """One row for every upload that was spoilt or refused."""

@@ -165,13 +165,13 @@ def test_nobody_who_sends_nothing_loses_anything():
 def test_epsilon_is_of_the_client_that_sent_most_often_and_goes_on_after_a_stop():
     asked = {1: (0, 1), 2: (1, 2), 3: (0, 1)}
     rows = [{"round": t, "client": n, "arrived": (t, n) != (2, 1)} for t, own in asked.items() for n in own]
-    whole, tables = PrivacyLoss({"clip": 1.0, "noise": 2.0}), {"rounds": []}
-    found = []
+    whole, so_far, found = PrivacyLoss({"clip": 1.0, "noise": 2.0}), [], []
     for t in range(3):
-        tables["rounds"] += [row for row in rows if row["round"] == t + 1]
-        found += whole.rows(t, tables)
+        own = [row for row in rows if row["round"] == t + 1]
+        so_far += own
+        found += whole.rows(t, own, so_far)
     assert found == [{"round": t + 1, "epsilon": epsilon(math.sqrt(k) / 2.0, 1e-5)} for t, k in enumerate((1, 1, 2))]
-    assert PrivacyLoss({"clip": 1.0, "noise": 2.0}).rows(2, tables) == found[2:]
+    assert PrivacyLoss({"clip": 1.0, "noise": 2.0}).rows(2, own, so_far) == found[2:]
 
 
 def test_two_other_data_sets_of_a_client_are_twice_as_far_apart_as_one_and_nothing():
