@@ -159,12 +159,12 @@ def measure(
 ) -> ClientCost:
     """The cost of a client that holds this."""
     flops, activations = per_image(shape, holding, objective, image_size)
-    frozen_bytes, sizes = shape.frozen_bytes(holding.depth), _sizes(shape, holding)
+    frozen_bytes, sizes = shape.frozen_bytes(holding.depth), tensor_sizes(shape, holding)
     outside, layer = shape.frozen_bytes(0), shape.frozen_bytes(1) - shape.frozen_bytes(0)
     travels = [s for s in sizes if not named_by(s.name, travel.unsent)]
     held, trained = sum(s.held for s in sizes), sum(s.trained for s in sizes)
     at_once = images_at_once(train)
-    head = _head_bytes(shape, holding, objective, at_once * image_size)
+    head = head_bytes(shape, holding, objective, at_once * image_size)
     copies = 1 + optimizer_states(train["optimizer"]) + regularizer_copies(train)  # and the tensor itself
     kinds = {"adapters": [s for s in travels if not s.reads], "classifiers": [s for s in travels if s.reads]}
     down = _sent_bytes(
@@ -214,7 +214,7 @@ def _constant(
     return flops - above, len(holding.exits) * D * next(model.parameters()).element_size()
 
 
-def _head_bytes(shape: Shape, holding: Holding, objective: Objective, tokens: int) -> int:
+def head_bytes(shape: Shape, holding: Holding, objective: Objective, tokens: int) -> int:
     """Bytes that the loss of so many next tokens takes beyond what it saves: of one chunk of them (`heads.chunks`), and
     of what an exit's gradient holds. 0 of a classifier, whose logits are saved activations."""
     model, D = shape.model, shape.model.num_features
@@ -255,7 +255,7 @@ def recomputes(train: Mapping[str, Any]) -> bool:
 
 
 @dataclass(frozen=True)
-class _Size:
+class TensorSize:
     """A tensor's bytes as far as a client holds it, and as far as it trains it; reads: whether it is a classifier's;
     each: bytes of a number."""
 
@@ -267,7 +267,7 @@ class _Size:
 
 
 def _sent_bytes(
-    codec: Codec | None, kinds: Mapping[str, Sequence[tuple[int, _Size]]], down: bool = False
+    codec: Codec | None, kinds: Mapping[str, Sequence[tuple[int, TensorSize]]], down: bool = False
 ) -> dict[str, int]:
     """The bytes of every kind, of (bytes as they are, tensor).
 
@@ -291,17 +291,17 @@ def _sent_bytes(
     return whole
 
 
-def _sizes(shape: Shape, holding: Holding) -> list[_Size]:
+def tensor_sizes(shape: Shape, holding: Holding) -> list[TensorSize]:
     """Of every tensor that the client holds. All layers of a ViT or Mixer are of one size."""
     ranks = shape.ranks if holding.ranks else {}
     tuned = holding.trained_ranks or holding.ranks or ()
 
-    def size(place: str, p: Tensor, held: int, trained: int, reads: bool = False, trains: bool = True) -> _Size:
+    def size(place: str, p: Tensor, held: int, trained: int, reads: bool = False, trains: bool = True) -> TensorSize:
         name = name_of(place)
         R = ranks.get(place, 0)
         both = (p.nbytes * held // R, p.nbytes * trained // R) if R else (p.nbytes, p.nbytes)
         up = both[1] if trains and not holding.freezes(name) else 0
-        return _Size(name, both[0], up, reads, p.element_size())
+        return TensorSize(name, both[0], up, reads, p.element_size())
 
     sizes = []
     for i, trains in enumerate(holding.trained):
@@ -388,7 +388,7 @@ def _passing(shape: Shape, holding: Holding, image_size: int) -> int:
         below, exits = 1 if shape.equal_blocks else below, ()
 
     def alive() -> int:
-        passed = _unused(model, below)
+        passed = unused_layers(model, below)
         return to_answer(model, lambda copied, x: copied(x, range(below), exits), image_size, passed, training=True)
 
     return once(model.origin, shape.parameters, ("passing", below, exits, image_size, shape.dropouts), alive)
@@ -404,18 +404,18 @@ def _measure(
     model: Blocks, holding: Holding, objective: Objective, image_size: int, recomputes: bool = False
 ) -> tuple[int, int]:
     def loss(copied: Blocks, x: Tensor, y: Tensor) -> Tensor:
-        _cut(copied, holding)
+        cut_to(copied, holding)
         return objective(copied(x, range(holding.depth), holding.exits), y, 0)
 
-    return counted(model, loss, image_size, _unused(model, holding.depth), recomputes)
+    return counted(model, loss, image_size, unused_layers(model, holding.depth), recomputes)
 
 
-def _unused(model: Blocks, depth: int) -> Iterable[nn.Module]:
+def unused_layers(model: Blocks, depth: int) -> Iterable[nn.Module]:
     """The layers above so many, where the model's own forward pass calls no others."""
     return model.blocks[depth:] if type(model).forward is Blocks.forward else ()
 
 
-def _cut(copied: Blocks, holding: Holding) -> None:
+def cut_to(copied: Blocks, holding: Holding) -> None:
     """Let the first layers of a model train what the holding says, with adapters of its ranks."""
     axes = {place: axis for pair in pairs(copied) for place, axis in ((pair.A, 0), (pair.B, 1))}
     for i, (trained, rank) in enumerate(zip(holding.trained, holding.computed, strict=True)):

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.func import functional_call, jvp
 
 from fedbench.models.backbone import Blocks, identity, once
-from fedbench.models.cost import Holding, Shape, _cut, _head_bytes, _sizes, _unused, images_at_once
+from fedbench.models.cost import Holding, Shape, cut_to, head_bytes, images_at_once, tensor_sizes, unused_layers
 from fedbench.models.counting import blank, count, most_alive, one_image, quickest
 from fedbench.types import ClientCost, Frozen, Objective, Sent
 
@@ -46,11 +46,11 @@ def forward_pricing(
 
     def price(holding: Holding, added: int = 0) -> ClientCost:
         flops, alive = _of_a_pass(shape, holding, objective, image_size, forward.tangents)
-        frozen_bytes, sizes = shape.frozen_bytes(holding.depth), _sizes(shape, holding)
+        frozen_bytes, sizes = shape.frozen_bytes(holding.depth), tensor_sizes(shape, holding)
         outside, layer = shape.frozen_bytes(0), shape.frozen_bytes(1) - shape.frozen_bytes(0)
         held, trained = sum(s.held for s in sizes), sum(s.trained for s in sizes)
         at_once = images_at_once(train)
-        head = _head_bytes(shape, holding, objective, at_once * image_size)
+        head = head_bytes(shape, holding, objective, at_once * image_size)
         words = outside if model.reads_texts else 0
         frozen = (Sent("embedding", words), Sent("backbone", frozen_bytes - words - added), Sent("additions", added))
         if forward.scalars is not None:
@@ -81,11 +81,11 @@ def _of_a_pass(
 ) -> tuple[int, int]:
     """FLOPs of one image's forward pass, and the bytes that exist at once at most while it is computed."""
     model = shape.model
-    unused = list(_unused(model, holding.depth))
+    unused = list(unused_layers(model, holding.depth))
 
     def on(device: str) -> tuple[int, int]:
         copied = blank(model, unused, device, training=tangents)
-        _cut(copied, holding)
+        cut_to(copied, holding)
         image, target = one_image(copied, image_size)
         w = {name: p.detach() for name, p in copied.named_parameters() if p.requires_grad}
         v = {name: torch.zeros_like(p) for name, p in w.items()}
