@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import torch
 from torch import Tensor
@@ -10,7 +10,15 @@ from torch import Tensor
 from fedbench.engine.forward import ForwardClient
 from fedbench.families.spsa import Direction
 
-__all__ = ["Direction", "ForwardClient", "drawn", "move", "replay", "slope_along"]
+__all__ = ["Direction", "ForwardClient", "drawn", "move", "part", "put", "replay", "slope_along"]
+
+
+@torch.no_grad()
+def put(client: ForwardClient, values: Mapping[str, Tensor]) -> None:
+    """Move what a client trains to these values, by place."""
+    for place, parameter in client.parameters.items():
+        parameter.copy_(values[place])
+    client.mask()
 
 
 @torch.no_grad()
@@ -21,9 +29,14 @@ def move(client: ForwardClient, z: Direction, scale: float) -> None:
     client.mask()
 
 
+def part(z: Direction, place: str, like: Tensor) -> Tensor:
+    """Return the part of a direction that belongs to the tensor at a place."""
+    return z.add(place, torch.zeros_like(like), 1.0)
+
+
 def drawn(client: ForwardClient, z: Direction) -> dict[str, Tensor]:
     """Return z of what a client trains, by place."""
-    return {place: z.add(place, torch.zeros_like(p.data), 1.0) for place, p in client.parameters.items()}
+    return {place: part(z, place, p.data) for place, p in client.parameters.items()}
 
 
 def slope_along(client: ForwardClient, batch: tuple[Tensor, Tensor], z: Direction, h: float) -> tuple[float, float]:
@@ -39,12 +52,10 @@ def slope_along(client: ForwardClient, batch: tuple[Tensor, Tensor], z: Directio
     return (up + down) / 2, (up - down) / (2 * h)
 
 
-@torch.no_grad()
 def replay(
-    client: ForwardClient, begun: dict[str, Tensor], pairs: Iterable[tuple[Direction, float]], lr: float
+    client: ForwardClient, begun: Mapping[str, Tensor], pairs: Iterable[tuple[Direction, float]], lr: float
 ) -> None:
     """Put a client's parameters to where the server finds them from what it is sent: w_begun - lr sum c z."""
-    for place, parameter in client.parameters.items():
-        parameter.copy_(begun[place])
+    put(client, begun)
     for z, c in pairs:
         move(client, z, -lr * c)

@@ -17,7 +17,7 @@ from fedbench.models.heads import over_tokens
 from fedbench.models.optimizer import optimizer_states
 from fedbench.options import judged
 from fedbench.seeding import numpy_generator
-from fedbench.types import ClientCost, Cohort, Plan, Report, Sent
+from fedbench.types import ClientCost, Cohort, Plan, Report
 
 
 @judged("batch_layers")
@@ -53,7 +53,7 @@ def batch_layers(setup: Setup, aggregator: Ref = "weighted_mean", objective: Ref
     def charged(L_n: int) -> ClientCost:
         """Of a model of L_n layers, with the weights of the others, which are there and travel."""
         own = price(cost.whole(L_n, head_at_end(L_n)))
-        return own if L_n == L else with_layers(own, price(cost.whole(L, head_at_end(L))), (L - L_n), setup)
+        return own if L_n == L else with_layers(own, price(cost.whole(L, head_at_end(L))), L - L_n, setup)
 
     def round(state: State, t: int, cohort: Cohort, generator: Generator) -> tuple[State, Report]:
         new, report = base.round(state, t, cohort, generator)
@@ -69,14 +69,8 @@ def with_layers(own: ClientCost, whole: ClientCost, more: int, setup: Setup) -> 
     adapters = (whole.bytes_up - own.bytes_up) // more  # of a layer
     states = 2 + optimizer_states(setup.train["optimizer"]) + cost.regularizer_copies(setup.train)
     resident = more * (own.frozen.layer + states * adapters)
-    sent: tuple[Sent, ...] = whole.sent
-    return replace(
-        own,
-        bytes_down=whole.bytes_down,
-        bytes_up=whole.bytes_up,
-        sent=sent,
-        memory_bytes=own.memory_bytes + resident,
-    )
+    travelling = replace(own, bytes_down=whole.bytes_down, bytes_up=whole.bytes_up, sent=whole.sent)
+    return replace(travelling, memory_bytes=own.memory_bytes + resident)
 
 
 @hookimpl

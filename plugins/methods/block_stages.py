@@ -83,18 +83,16 @@ class BlocksInTurn:
         """Return M and what of it is trained, the same for all clients."""
         low, high = self.bounds(self.stage(round))
         j = torch.arange(num_layers)
-        held, trained = (
-            mask.expand(len(capacities), num_layers).clone() for mask in (j < high, (low <= j) & (j < high))
-        )
+        held, trained = (mask.repeat(len(capacities), 1) for mask in (j < high, (low <= j) & (j < high)))
         return Plan(held, [], trained=trained)
 
 
 def so_far(model: Blocks, state: State) -> Predict:
     """The layers that the model has in its stage, then the head."""
     depth = state["memory"].get(DEPTH, model.num_layers)
-    return (
-        full_depth(model, state) if depth == model.num_layers else GlobalModel(model, range(depth), head_at_end(depth))
-    )
+    if depth == model.num_layers:
+        return full_depth(model, state)
+    return GlobalModel(model, range(depth), head_at_end(depth))
 
 
 @hookimpl

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from fedbench import hookimpl
-from fedbench.families.forward_only import Direction, ForwardClient
+from fedbench.families.forward_only import Direction, ForwardClient, part, put
 from fedbench.families.layerwise import ForwardOnly, Steps, layerwise
 from fedbench.method import Method, Ref, Setup, State
 from fedbench.models.backbone import in_layers
@@ -61,7 +61,7 @@ def fwdllm(
             chosen = {place: nearest(begun[place], place, of_all, old.get(place), client.steps) for place in begun}
             losses = []
             for i, batch in enumerate(client.batches()):
-                v = {place: one(place, chosen[place][i], begun[place]) for place in begun}
+                v = {place: part(chosen[place][i], place, begun[place]) for place in begun}
                 around = []
                 for sign in (1, -1):
                     put(client, {place: begun[place] + sign * h * v[place] for place in begun})
@@ -90,19 +90,6 @@ def fwdllm(
     return layerwise(setup, "prefix", aggregate, objective, depth_of=lambda L_n: L, forward=forward)
 
 
-def one(place: str, z: Direction, like: Tensor) -> Tensor:
-    """The part of a direction that belongs to a tensor."""
-    return z.add(place, torch.zeros_like(like), 1.0)
-
-
-@torch.no_grad()
-def put(client: ForwardClient, values: Mapping[str, Tensor]) -> None:
-    """Move a client's parameters to these values."""
-    for place, parameter in client.parameters.items():
-        parameter.copy_(values[place])
-    client.mask()
-
-
 def nearest(
     like: Tensor, place: str, directions: Sequence[Direction], old: Tensor | None, count: int
 ) -> Sequence[Direction]:
@@ -110,7 +97,7 @@ def nearest(
     first; the first ones where there is none. Each is drawn and let go, so that no two exist at once."""
     if old is None or not count:
         return directions[:count]
-    cosines = [F.cosine_similarity(one(place, z, like).flatten(), old.flatten(), dim=0) for z in directions]
+    cosines = [F.cosine_similarity(part(z, place, like).flatten(), old.flatten(), dim=0) for z in directions]
     order = torch.stack(cosines).argsort(descending=True, stable=True)
     return [directions[i] for i in order[:count].tolist()]
 
