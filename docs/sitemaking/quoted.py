@@ -16,6 +16,7 @@ from click.testing import CliRunner
 
 from fedbench.cli import main
 from fedbench.registry.catalogue import Component
+from fedbench.report.citing import AFTER, EPRINT
 from sitemaking.components import own
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -134,11 +135,13 @@ def methods() -> str:
 
 
 def _cited(component: Component) -> str:
-    year = re.search(r", ([^,]*\b(?:19|20)\d\d)\b", component.paper or "")
-    number = re.search(r"arXiv (\d{4}\.\d{5})", component.paper or "")
+    paper = component.paper or ""
+    year, number = re.search(r", ([^,]*\b(?:19|20)\d\d)\b", paper), EPRINT.search(paper)
     cited = year[1] if year else ""
     if number and cited:
         cited = f"[{cited}](https://arxiv.org/abs/{number[1]})"
+    if f", {AFTER}" in paper:
+        cited = f"(after {cited})"
     if component.role != "method":
         cited = f"({component.role})"
     return f"`{component.name}` {cited}"

@@ -12,6 +12,7 @@ from fedbench.results import Result
 
 # A paper as methods name theirs: `Su et al., FedRA, ECCV 2024, arXiv 2311.11227`, each part but the first optional.
 SECTION = re.compile(r",? (?:Sec|Section|App|Appendix|Table|Eq)\b\.? .*$")
+AFTER = "after "  # before the title, where a method is its authors' own and not the paper's
 EPRINT = re.compile(r"arXiv[ :](\d{4}\.\d{4,5})")
 YEAR = re.compile(r"\b(?:19|20)\d\d\b")
 LATEX = str.maketrans({character: f"\\{character}" for character in "&%#_$"})
@@ -51,17 +52,17 @@ def bibtex(paper: str, key: str = "") -> str:
     first, *others = [part.strip() for part in paper.split(",")]
     if not others or ":" in first:
         return _entry("misc", key or _key(paper), {"note": paper})
-    authors = first.replace(" et al.", " and others")
+    authors, title = first.replace(" et al.", " and others"), others[0].removeprefix(AFTER)
     eprint, year = EPRINT.search(paper), YEAR.search(EPRINT.sub("", paper))
     venue = next((part for part in others[1:] if YEAR.search(part) and not EPRINT.search(part)), "")
-    fields = {"author": authors, "title": f"{{{others[0]}}}"}
+    fields = {"author": authors, "title": f"{{{title}}}"}
     if published := YEAR.sub("", venue).strip():
         fields["howpublished"] = published
     if year:
         fields["year"] = year[0]
     if eprint:
         fields |= {"eprint": eprint[1], "archiveprefix": "arXiv"}
-    return _entry("misc", key or _key(first.split()[0], year[0] if year else "", others[0]), fields)
+    return _entry("misc", key or _key(first.split()[0], year[0] if year else "", title), fields)
 
 
 def _key(*parts: str) -> str:

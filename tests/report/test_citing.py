@@ -25,6 +25,8 @@ def test_a_paper_becomes_an_entry_with_what_its_text_says():
     assert "year = {2025}" in bibtex("Fang et al., FSLoRA, 2025, arXiv 2501.19389")
     assert "howpublished" not in bibtex("Fang et al., FSLoRA, 2025, arXiv 2501.19389")
     assert "author = {Chen and Chao}" in bibtex("Chen and Chao, Fed-RoD, ICLR 2022, arXiv 2107.00778")
+    after = bibtex("Wu et al., after SmartFreeze, 2024, arXiv 2408.09101")  # a method of our own
+    assert after.startswith("@misc{wu2024smartfreeze,") and "title = {{SmartFreeze}}" in after
     assert "year = {2024}" in bibtex("Kim et al., Mine, 2024, arXiv 2023.12345"), "an arXiv number is no year"
 
 
