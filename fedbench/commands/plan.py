@@ -86,15 +86,7 @@ def plan(
         warnings = [*names_taken(configs, "local", registry), *filter(None, [without_hub(configs, registry)])]
         warnings += doubts_of(configs, facts)
     if form == "json":
-        shown: dict[str, Any] = {"suite": loaded.name, "cells": rows}
-        if time:
-            shown["time"] = {
-                "seconds": time.total,
-                "seconds_left": time.left,
-                "workers": time.workers,
-                "cells_unknown": time.unknown,
-            }
-        click.echo(json.dumps(shown, indent=1))
+        click.echo(json.dumps(_as_json(loaded.name, rows, time), indent=1))
     else:
         from fedbench.report.views import lists
 
@@ -104,6 +96,14 @@ def plan(
         say(f"Warning: {warning}", err=True)
     lost = warn_of_lost(registry)
     sys.exit(1 if lost or any("failed" in row for row in rows) else 0)
+
+
+def _as_json(suite: str, rows: Sequence[Row], time: Estimate | None) -> dict[str, Any]:
+    shown: dict[str, Any] = {"suite": suite, "cells": rows}
+    if time:
+        took = {"seconds": time.total, "seconds_left": time.left}
+        shown["time"] = {**took, "workers": time.workers, "cells_unknown": time.unknown}
+    return shown
 
 
 def forecast(
