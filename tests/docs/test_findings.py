@@ -72,3 +72,7 @@ def test_which_methods_of_the_field_have_no_results_yet():
     said("docs/findings_tables.md", "and the newer controls have no results yet")
     there = {result.entry.method for result in load([REFERENCE / "field_tuned"])}
     assert not {"legend", "fslora", "pooled", "pooled_probe"} & there
+    said("docs/findings_tables.md", "not yet FLASC, those of forward passes, stages and batches")
+    tuned, field = ((REFERENCE.parents[1] / f"suites/{name}.yaml").read_text() for name in ("tuned/field", "field"))
+    for name in ("flasc", "fedkseed", "spry", "fwdllm", "block_stages", "batch_layers"):
+        assert name in field and name not in tuned

@@ -118,7 +118,7 @@ def test_no_paragraph_has_more_than_ninety_words():
 
 def test_pages_are_short_in_total():
     pages = [page for page in PAGES if page.is_relative_to(ROOT / "docs")]
-    assert sum(page.stat().st_size for page in pages) <= 302_000
+    assert sum(page.stat().st_size for page in pages) <= 298_000
 
 
 def test_findings_have_few_numbers():
