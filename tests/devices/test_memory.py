@@ -154,8 +154,8 @@ def images(config):
 def layers(config, shape, holding, objective) -> int:
     """Of a client of a layerwise method."""
     twin, (x, y) = real(shape.model, config), images(config)
-    cost._cut(twin, holding)
-    held = sum(size.held for size in cost._sizes(shape, holding))
+    cost.cut_to(twin, holding)
+    held = sum(size.held for size in cost.tensor_sizes(shape, holding))
     classifiers = {exit.classifier for exit in holding.exits}
     trained = [
         p
