@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fedbench import hookimpl
-from fedbench.models.heads import CHOSEN, EXACT, HITS, NLL, TOKENS
+from fedbench.models.heads import CHOSEN, EXACT, HITS, NLL, NUMBER, TOKENS
 from fedbench.types import NEXT_TOKEN, SummedMetric
 
 
@@ -43,8 +43,16 @@ def exact_match():
     return _of_rows(lambda sums, examples: (sums[EXACT] / examples).item())
 
 
+def number_match():
+    """The share of texts where the last number that greedy decoding says is the last of the completion, a fraction.
+
+    As `flexible-extract` of lm-evaluation-harness on GSM8K, but numbers are compared and not how they are written.
+    """
+    return _of_rows(lambda sums, examples: (sums[NUMBER] / examples).item())
+
+
 def _of_rows(value) -> SummedMetric:
-    """value(sums, examples): of the rows (n, 5) added up, and how many there are."""
+    """value(sums, examples): of the rows (n, 6) added up, and how many there are."""
 
     def sums(rows: Tensor, y: Tensor) -> Tensor:
         total = rows.double().sum(0)
@@ -66,3 +74,10 @@ def fedbench_register_metrics(register):
         paper="Gao et al., lm-evaluation-harness, 2021 (acc_norm)",
     )
     register("exact_match", exact_match, better="higher", unit="%")
+    register(
+        "number_match",
+        number_match,
+        better="higher",
+        unit="%",
+        paper="Gao et al., lm-evaluation-harness, 2021 (flexible-extract)",
+    )

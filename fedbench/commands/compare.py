@@ -115,7 +115,7 @@ VIEWS = {
     ),
     "wire": View("What was measured of deployed cells, next to what is simulated.", example="results/two_machines"),
     "tuning": View("The winner of each tuning, and what fewer trials would give.", (), example="results/field_tuned"),
-    "paper": View("Results next to the numbers of a paper, if the suite has them.", ("at",)),
+    "paper": View("Results next to the numbers of a paper, if the suite has them."),
     "changes": View(
         "The differences between two PATHs; exit code 1 if scores differ.",
         ("metric", "equivalent"),

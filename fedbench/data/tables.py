@@ -30,6 +30,8 @@ class Row(NamedTuple):
 
 def tables_at(root: Path) -> list[Path]:
     """The file itself, or the tables in a folder, sorted. Raises: UserError where there are none."""
+    if not root.exists():
+        raise UserError(f"{root} does not exist")
     there = [file for file in root.iterdir() if not is_passed_over(file.name)] if root.is_dir() else [root]
     files = sorted(file for file in there if root == file or _format(file) in FORMATS)
     if not files:

@@ -32,6 +32,15 @@ class Continuing(Protocol):
         ...
 
 
+@runtime_checkable
+class Speaking(Continuing, Protocol):
+    """What it has besides, where whole answers are decoded."""
+
+    def text(self, ids: Sequence[int]) -> str:
+        """Return the text of these ids, without special tokens."""
+        ...
+
+
 class Encoded(NamedTuple):
     """One text.
 

@@ -133,7 +133,7 @@ def _gradients(loss: Tensor, leaves: Sequence[Tensor]) -> Sequence[Tensor | None
     return torch.autograd.grad(loss, leaves, allow_unused=True)
 
 
-NLL, TOKENS, HITS, CHOSEN, EXACT = range(5)  # the columns of an example's row, which metrics add up
+NLL, TOKENS, HITS, CHOSEN, EXACT, NUMBER = range(6)  # the columns of an example's row, which metrics add up
 
 
 class TokenScores(NamedTuple):
@@ -160,15 +160,22 @@ def token_scores(answer: TokenStates, y: Tensor) -> TokenScores:
     return TokenScores(whole, torch.zeros_like(at).masked_scatter(at, hits))
 
 
-def example_rows(scores: TokenScores, y: Tensor, chosen: Tensor | None = None) -> Tensor:
-    """(B, 5) float64: an example's NLL, TOKENS, HITS, and whether it is CHOSEN and EXACT.
+def example_rows(scores: TokenScores, y: Tensor, chosen: Tensor | None = None, number: Tensor | None = None) -> Tensor:
+    """(B, 6) float64: an example's NLL, TOKENS, HITS, and whether it is CHOSEN and EXACT and has the right NUMBER.
 
     A completion is what greedy decoding says where every one of its tokens, and its end, has the largest logit after
-    those before it. chosen: (B,) bool, whether it is the likeliest of its choices; without any it counts as not chosen.
+    those before it.
+
+    Args:
+        scores: of its tokens.
+        y: (B, T), the tokens, UNCOUNTED where they do not count.
+        chosen: (B,) bool, whether it is the likeliest of its choices.
+        number: (B,) bool, whether the model comes to its number. Of what was not asked, neither is so.
     """
     at = y != UNCOUNTED
     tokens, hits = at.sum(1), scores.hits.sum(1)
-    columns = (scores.nll.sum(1), tokens, hits, torch.zeros_like(tokens) if chosen is None else chosen, hits == tokens)
+    chosen, number = (torch.zeros_like(tokens) if one is None else one.to(y.device) for one in (chosen, number))
+    columns = (scores.nll.sum(1), tokens, hits, chosen, hits == tokens, number)
     return torch.stack([column.double() for column in columns], 1)
 
 

@@ -319,7 +319,8 @@ def task_fault(task: str, metrics: Mapping[str, Any]) -> str:
     odd = [name for name, metric in metrics.items() if getattr(metric, "task", CLASSIFICATION) != task]
     if not odd:
         return ""
-    own = "nll, perplexity, token_accuracy, choice_accuracy and exact_match" if task == NEXT_TOKEN else "accuracy, loss"
+    of_tokens = "nll, perplexity, token_accuracy, choice_accuracy, exact_match and number_match"
+    own = of_tokens if task == NEXT_TOKEN else "accuracy, loss"
     other = CLASSIFICATION if task == NEXT_TOKEN else NEXT_TOKEN
     return (
         f"evaluation.metrics: {odd[0]} is a metric of {other}, and the data's task is {task}, whose metrics are {own}"

@@ -11,6 +11,7 @@ from fedbench.errors import UserError
 from fedbench.report.leaderboards import Leaderboard, Row, cell, leaderboards
 from fedbench.results import Result
 from fedbench.results.index import INDEX, Expected, read_expected
+from fedbench.results.metric_direction import is_fraction
 from fedbench.words import counted
 
 AVERAGE = "average"
@@ -90,17 +91,25 @@ def percent(row: Row, column: str) -> float | None:
     return None if score is None else 100 * score.mean
 
 
-def comparisons(results: Sequence[Result], at: str = "final") -> list[Comparison]:
-    """A comparison for each leaderboard of accuracies whose scenario the paper has, in the order of `leaderboards`.
+def comparisons(results: Sequence[Result], at: str = "final", metric: str = "accuracy") -> list[Comparison]:
+    """A comparison for each leaderboard whose scenario the paper has, in the order of `leaderboards`.
 
-    Raises: UserError where no result has a paper's numbers next to it, or none that fits its scenario.
+    Args:
+        results: what is compared.
+        at: the round.
+        metric: what the paper printed, a share.
+
+    Raises: UserError where no result has a paper's numbers next to it, or none that fits its scenario, and for a metric
+        that is not in percent, which papers' numbers are.
     """
+    if not is_fraction(metric):
+        raise UserError(f"a paper's numbers are in percent, and {metric} is not")
     folders = list(dict.fromkeys(result.suite_folder for result in results))
     numbers = {folder: read_expected(folder) for folder in folders}
     if not any(numbers.values()):
         raise UserError(_without(folders))
     found = []
-    for board in leaderboards(results, at=at):
+    for board in leaderboards(results, metric=metric, at=at):
         cells = [result for part in board.cells.values() for result in part]
         if rows := _for_board(numbers[cells[0].suite_folder], board):
             manifest = next((result.manifest for result in cells if result.manifest), {})

@@ -21,7 +21,8 @@ from fedbench.simulation.batches import Inputs
 from fedbench.simulation.failure_reason import Diverged
 from fedbench.simulation.federated_data import TEST, EvalSplit
 from fedbench.simulation.federation import Federation
-from fedbench.simulation.next_tokens import CHOICE, Continuations, token_rows
+from fedbench.simulation.next_tokens import Continuations
+from fedbench.simulation.token_answers import token_rows
 from fedbench.types import GLOBAL, MIXED, Client, Scenario, Size
 from fedbench.types.clients import rate_of
 from fedbench.types.metric import measured
@@ -111,7 +112,7 @@ class Evaluation:
             client, indices, split = self.passes[i]
             predict, images = latest(None if client == GLOBAL else client), self.images[split]
             if isinstance(images, Continuations):
-                return token_rows(predict, images, indices, CHOICE in self.metrics)
+                return token_rows(predict, images, indices, self.metrics)
             return _logits(answered(predict, images, indices), len(indices), self.classes)
 
         parts = team.share([len(one.indices) for one in self.passes], outputs)

@@ -1,8 +1,8 @@
-"""The task `next_token` in a cell: its texts as inputs and targets, and the scores of its test and validation texts."""
+"""The task `next_token` in a cell: its texts as inputs and targets."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,16 +11,12 @@ import torch
 from torch import Tensor
 
 from fedbench.errors import UserError
-from fedbench.method import Predict
 from fedbench.models.backbone import Source
 from fedbench.models.continuations import Continuing, Encoded, continued, encoded, fits, must_end
-from fedbench.models.heads import UNCOUNTED, TokenStates, example_rows, token_scores, without_end
+from fedbench.models.heads import UNCOUNTED
 from fedbench.models.layered import EVERY, PADDING
-from fedbench.registry.facts import task_fault
 from fedbench.simulation.batches import Inputs
-from fedbench.types import Dataset, Images, Splits, Texts
-
-CHOICE = "choice_accuracy"  # the metric for which choices are scored, too
+from fedbench.types import Splits, Texts
 
 
 class Continuations(Inputs):
@@ -45,11 +41,11 @@ class Continuations(Inputs):
 
     def given(self, indices: np.ndarray, seed: int | None = None) -> Tensor:
         """(B, T): T is the longest of these texts, rounded up to a multiple of EVERY."""
-        return self._tensor(self.x[indices, : self._most(indices)])
+        return self.sent(self.x[indices, : self._most(indices)])
 
     def __call__(self, indices: np.ndarray, seed: int | None = None) -> tuple[Tensor, Tensor]:
         """x (B, T) and y (B, T), the token after each, UNCOUNTED where that is no part of a completion."""
-        return self.given(indices), self._tensor(self.y[indices, : self._most(indices)])
+        return self.given(indices), self.sent(self.y[indices, : self._most(indices)])
 
     def features(self, indices: np.ndarray) -> tuple[Tensor, Tensor]:
         return self(indices)  # nothing that a head of tokens reads is kept
@@ -80,12 +76,18 @@ class Continuations(Inputs):
             rows = [continued(prompt, [*piece[:room], end], self.most) for prompt, piece in pairs]
             longest = -(-max(len(one.ids) - 1 for one in rows) // EVERY) * EVERY
             x, y = padded(rows, min(self.most, longest))
-            yield self._tensor(x), self._tensor(y), self._tensor(characters(others))
+            yield self.sent(x), self.sent(y), self.sent(characters(others))
+
+    def prompts(self, indices: Sequence[int] | np.ndarray) -> list[list[int]]:
+        """The ids before the first token that counts."""
+        starts = (self.y[indices] != UNCOUNTED).argmax(1) + 1
+        return [self.x[i, :start].tolist() for i, start in zip(indices, starts, strict=True)]
 
     def _most(self, indices: np.ndarray) -> int:
         return min(self.size, -(-int(self.lengths[indices].max()) // EVERY) * EVERY)
 
-    def _tensor(self, values: np.ndarray) -> Tensor:
+    def sent(self, values: np.ndarray) -> Tensor:
+        """Where batches are."""
         return self._sent(values) if self.on_gpu else torch.from_numpy(np.ascontiguousarray(values))
 
 
@@ -128,47 +130,3 @@ def most_tokens(config: Mapping[str, Any], source: Source) -> int:
         name = config["backbone"]["name"]
         raise UserError(f"data.max_length {most}: the backbone {name!r} takes at most {source.image_size} tokens")
     return most
-
-
-def token_rows(predict: Predict, texts: Continuations, indices: np.ndarray, choices: bool) -> dict[str, Tensor]:
-    """What metrics read of a model's answers to these texts, (B, 5) by output's name, see `heads.example_rows`.
-
-    choices: whether the likeliest of a text's choices is looked for, by log-likelihood per character, without the
-    token that ends it, as `acc_norm` of lm-evaluation-harness.
-    """
-    x, y = texts(indices)
-    scores = {name: (token_scores(answer, y), y) for name, answer in _named(predict(x), x).items()}
-    if not choices:
-        return {name: example_rows(own, y) for name, (own, _) in scores.items()}
-    assert texts.labelled.completion is not None
-    own = texts._tensor(characters(texts.labelled.completion[i] for i in indices))
-    best = {name: _mean_nll(one.nll, y, own) for name, (one, _) in scores.items()}
-    chosen = {name: torch.ones(len(indices), dtype=torch.bool, device=x.device) for name in scores}
-    for x_k, y_k, length in texts.alternatives(indices):
-        for name, answer in _named(predict(x_k), x_k).items():
-            chosen[name] &= best[name] < _mean_nll(token_scores(answer, y_k).nll, y_k, length)
-    return {name: example_rows(one, y, chosen[name]) for name, (one, _) in scores.items()}
-
-
-def _mean_nll(nll: Tensor, y: Tensor, characters: Tensor) -> Tensor:
-    """(B,): per character, of all counted tokens but the last."""
-    return (nll * (without_end(y) != UNCOUNTED)).sum(1) / characters
-
-
-def _named(given: Any, x: Tensor) -> dict[str, TokenStates]:
-    """What a predictor gave, by output. Raises ValueError where that is nothing for a head of tokens."""
-    named = given if isinstance(given, Mapping) else {"": given}
-    for name, answer in named.items():
-        if not isinstance(answer, TokenStates) or answer.states.shape[:2] != x.shape:
-            found = type(answer).__name__
-            raise ValueError(f"a predictor's {name!r} must be TokenStates of next tokens {tuple(x.shape)}, not {found}")
-    return dict(named)
-
-
-def metrics_fault(metrics: Mapping[str, Any], dataset: Dataset, test: Images | Texts) -> str:
-    """Why the metrics of a cell cannot be read off its task's answers; "" where they can."""
-    if fault := task_fault(dataset.task, metrics):
-        return fault
-    if CHOICE in metrics and isinstance(test, Texts) and test.choices is None and not test.length:
-        return f"evaluation.metrics: {CHOICE} looks for a completion among given choices, and the data has none"
-    return ""

@@ -34,10 +34,10 @@ from fedbench.simulation.failure_reason import checked, checked_metric, checked_
 from fedbench.simulation.faults import Guard, received
 from fedbench.simulation.federated_data import TEST, FederatedData
 from fedbench.simulation.federation import Federation
-from fedbench.simulation.next_tokens import metrics_fault
 from fedbench.simulation.privacy import Privacy
 from fedbench.simulation.round_records import RoundRecords, Rows
 from fedbench.simulation.state import ClientStore, keys_of, taken_apart
+from fedbench.simulation.token_answers import metrics_fault
 from fedbench.types import NEXT_TOKEN, Client, Cohort, Dataset, Job, Plan, Scenario, Uploads
 
 Config = Mapping[str, Any]
@@ -125,7 +125,7 @@ class Simulation:
             ref["name"]: checked_metric(registry.catalogue.find("metric", ref["name"]), registry.make("metric", ref))
             for ref in self.config["evaluation"]["metrics"]
         }
-        if fault := metrics_fault(metrics, self.dataset, self.federated.test.labelled):
+        if fault := metrics_fault(metrics, self.dataset, self.federated.test):
             raise UserError(fault)
         images, test = self.config["evaluation"]["batch_size"], self.federated.test
         if self.fast and isinstance(self.model, Blocks) and self.device != "meta":

@@ -20,8 +20,8 @@ class SummedMetric:
         sums: `sums(logits, y) -> Tensor` of a batch, of the same shape for every batch. The tensors of several batches
             are added up; float64 or int64, so that nothing is lost.
         value: `value(sums) -> float` of the tensors of all batches together.
-        task: The task of the data that it measures. Of `next_token` the rows (n, 5) of
-            `fedbench.models.heads.TokenRows` stand in the place of logits.
+        task: The task of the data that it measures. Of `next_token` the rows (n, 6) of
+            `fedbench.models.heads.example_rows` stand in the place of logits.
     """
 
     sums: Callable[[Tensor, Tensor], Tensor]

@@ -52,6 +52,11 @@ class WordTokenizer:
         start = [BEGIN] if begins else []
         return [[*start, *(known.get(word, UNKNOWN) for word in TOKEN.findall(text.lower()))] for text in texts]
 
+    def text(self, ids: Sequence[int]) -> str:
+        """The words of these ids, with spaces between them."""
+        words = list(vocabulary())
+        return " ".join(words[id] for id in ids if id > UNKNOWN)
+
 
 class Attention(nn.Module):
     """Every token reads those before it and itself; positions are rotary (Su et al., 2021, arXiv 2104.09864)."""

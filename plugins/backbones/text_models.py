@@ -225,6 +225,11 @@ class Words:
         spare = next(filter(_is_id, (start, self.end, self.tokenizer.unk_token_id)), 0)
         return [[*before, *own] or [spare] for own in ids]
 
+    def text(self, ids: Sequence[int]) -> str:
+        """The text of these ids, without special tokens."""
+        said: str = self.tokenizer.decode(ids, skip_special_tokens=True)
+        return said
+
     def __call__(self, texts: Sequence[str] | Sequence[tuple[str, str]], max_length: int) -> list[list[int]]:
         """The ids of every text, `known` higher for every segment after the first. Raises UserError for an unknown id
         or segment, and where `max_length` leaves no room for text."""

@@ -66,8 +66,8 @@ def make(
         messages: in place of both a column of chats, lists of `role` and `content`, the last of which is the
             completion; the chat template of `tokenizer` writes them.
         choices: a column of lists of other completions, for `choice_accuracy`.
-        domain, split: columns of domains (without one, all are one) and of `train` and `test`; without one
-            test_fraction of each domain is drawn by split_seed.
+        domain, split: columns of domains (without one, all are one) and of `train` and `test`. Without a column, files
+            that are named train and test say it, or else test_fraction of each domain is drawn by split_seed.
 
     Raises: UserError with file and row for what cannot be read, a missing column, and an empty completion.
     """
@@ -80,7 +80,7 @@ def make(
     rows = _rows(root, hub, [*wanted, *filter(None, (choices, domain, split))])
     template = _chat(str(tokenizer)) if messages else None
     found = []
-    for row in rows:
+    for row, named in rows:
         if messages is None or template is None:
             said = between.join(["\n".join(cell(row, one) for one in prompts), ""]), cell(row, completion)
         else:
@@ -88,7 +88,7 @@ def make(
         if not said[1].strip():
             raise UserError(f"{row.place}: the completion is empty: there is nothing in it to learn")
         where = cell(row, domain).strip() if domain else "all"
-        part = _split(row, split) if split else ""
+        part = _split(row, split) if split else named
         found.append(_Found(row.place, *said, where, part, _choices(row, choices) if choices else ()))
     return _dataset(found, test_fraction, split_seed)
 
@@ -115,17 +115,20 @@ def _texts(half: Sequence[_Found], domains: Sequence[str]) -> Texts:
     return Texts([one.prompt for one in half], np.zeros_like(domain), domain, completion=completions, choices=choices)
 
 
-def _rows(root: str | None, hub: str | None, columns: Sequence[str]) -> Iterator[Row]:
-    """The rows of all tables, or of a data set of the Hub. Raises UserError for a lacking column."""
+def _rows(root: str | None, hub: str | None, columns: Sequence[str]) -> Iterator[tuple[Row, str]]:
+    """The rows of all tables, or of a data set of the Hub, each with the split that its file is named after, "" where
+    not all files are. Raises UserError for a lacking column."""
     if root is not None:
-        for file in tables_at(root_of("instructions", root)):
+        files = tables_at(root_of("instructions", root))
+        splits = {file.stem for file in files} == set(SPLITS)
+        for file in files:
             _must_have(str(file), columns_of(file), columns)
-            yield from rows_of(file, columns)
+            yield from ((row, file.stem if splits else "") for row in rows_of(file, columns))
         return
     table = of_hub(str(hub), None, "train")
     _must_have(str(hub), table.column_names, columns)
     for number, cells in enumerate(table.select_columns(list(dict.fromkeys(columns)))):
-        yield Row(f"{hub}: row {number}", cells)
+        yield Row(f"{hub}: row {number}", cells), ""
 
 
 def _must_have(where: str, there: Sequence[str], columns: Sequence[str]) -> None:

@@ -85,6 +85,8 @@ def test_scores_of_tokens_by_hand_and_the_rows_that_metrics_add_up():
     rows = example_rows(scores, Y, torch.tensor([True, False, True]))
     assert rows[:, heads.TOKENS].tolist() == [2, 4, 1] and rows[:, heads.CHOSEN].tolist() == [1, 0, 1]
     torch.testing.assert_close(rows[:, heads.NLL], nll.sum(1))
+    assert not rows[:, heads.NUMBER].any()
+    assert example_rows(scores, Y, number=torch.tensor([False, True, True]))[:, heads.NUMBER].tolist() == [0, 1, 1]
     assert rows[:, heads.EXACT].tolist() == [float(n == m) for n, m in zip(scores.hits.sum(1), [2, 4, 1], strict=True)]
 
 

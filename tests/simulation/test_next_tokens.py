@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
@@ -11,10 +9,11 @@ import torch
 from fedbench.errors import UserError
 from fedbench.models.backbone import Source
 from fedbench.models.continuations import continued, encoded, fits
-from fedbench.models.heads import CHOSEN, EXACT, UNCOUNTED, TokenStates
+from fedbench.models.heads import CHOSEN, EXACT, NUMBER, UNCOUNTED, TokenStates
 from fedbench.models.layered import PADDING
 from fedbench.registry.facts import task_fault
-from fedbench.simulation.next_tokens import Continuations, fitting, metrics_fault, token_rows
+from fedbench.simulation.next_tokens import Continuations, fitting
+from fedbench.simulation.token_answers import greedy, last_number, metrics_fault, token_rows
 from fedbench.types import NEXT_TOKEN, Dataset, Splits, Texts
 
 END, V = 9, 10
@@ -99,7 +98,7 @@ def test_the_likeliest_choice_is_by_characters_and_without_the_end():
     given = ["a", "a"], [" bc", " bd"], [[" bbbbbb", " d"], [" bc", " d"]]
     own = continuations(*given)
     predict = bigrams({1: 2, 2: 3, 3: END})
-    rows = token_rows(predict, own, np.array([0, 1]), True)[""]
+    rows = token_rows(predict, own, np.array([0, 1]), ["choice_accuracy"])[""]
     assert rows[:, CHOSEN].tolist() == [1, 0] and rows[:, EXACT].tolist() == [1, 0]
     for example, completion in enumerate(given[1]):
         whole = [completion, *given[2][example]]
@@ -122,21 +121,78 @@ def test_exact_match_is_what_greedy_decoding_says():
         if not completion:
             continue
         own = continuations(["a", "a"], [completion, "aaa"])
-        rows = token_rows(bigrams(likely), own, np.array([0, 1]), False)[""]
+        rows = token_rows(bigrams(likely), own, np.array([0, 1]))[""]
         assert rows[0, EXACT] == (said[-1] == END)
+
+
+class Digits(Letters):
+    """A tokenizer of the digits 1 to 8 and of a space, which is 0; texts begin with nothing."""
+
+    def pieces(self, texts, begins=False):
+        return [[int(sign) if sign in "12345678" else 0 for sign in text] for text in texts]
+
+    def text(self, ids):
+        return "".join(str(id) if id else " " for id in ids)
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        ("He has 3 + 4 = 7 apples.\n#### 7", 7),
+        ("about 1,250,000 of them.", 1_250_000),
+        ("it falls by 10-3 or to -3.50", -3.5),
+        ("10-3", 3),
+        ("room 12.", 12),
+        ("none", None),
+    ],
+)
+def test_the_last_number_of_a_text(text, number):
+    assert last_number(text) == number
+
+
+def test_answers_are_decoded_token_by_token_to_their_end_or_as_far_as_the_model_goes():
+    own = Continuations(texts(["1", "5 1", "6"], ["23", "23", "7"]), Digits(), 8, "cpu")
+    predict = bigrams({1: 2, 2: 3, 3: END, 6: 7, 7: 6})
+    prompts = own.prompts([0, 1, 2])
+    assert prompts == [[1], [5, 0, 1], [6]]
+    assert greedy(predict, own, prompts) == [[2, 3], [2, 3], [7, 6, 7, 6, 7, 6, 7, 6]]
+
+
+def test_a_number_is_right_whatever_is_said_before_it():
+    said = bigrams({1: 4, 4: 0, 0: 2, 2: 3, 3: END})  # "1" -> "4 23"
+    own = Continuations(texts(["1", "1", "1"], ["4 23", "8 23", "24"]), Digits(), 8, "cpu")
+    rows = token_rows(said, own, np.array([0, 1, 2]), ["number_match"])[""]
+    assert rows[:, NUMBER].tolist() == [1, 1, 0] and rows[:, EXACT].tolist() == [1, 0, 0]
+    assert not token_rows(said, own, np.array([0, 1, 2]))[""][:, NUMBER].any()
+
+
+def test_every_output_is_decoded_by_itself():
+    own = Continuations(texts(["1"], ["2"]), Digits(), 8, "cpu")
+    outputs = {"": bigrams({1: 2, 2: END}), "last": bigrams({1: 3, 3: END})}
+    rows = token_rows(lambda x: {name: one(x) for name, one in outputs.items()}, own, np.array([0]), ["number_match"])
+    assert {name: one[0, NUMBER].item() for name, one in rows.items()} == {"": 1.0, "last": 0.0}
 
 
 def test_answers_that_no_head_of_tokens_reads_are_refused():
     with pytest.raises(ValueError, match="must be TokenStates of next tokens"):
-        token_rows(lambda x: torch.zeros(1, V), continuations(["a"], ["b"]), np.array([0]), False)
+        token_rows(lambda x: torch.zeros(1, V), continuations(["a"], ["b"]), np.array([0]))
 
 
 def test_metrics_of_another_task_and_choices_that_are_not_there_are_one_line(registry):
     metrics = {name: registry.make("metric", {"name": name}) for name in ("nll", "choice_accuracy", "accuracy")}
     dataset = Dataset(("d",), ("text",), "", lambda: None, texts=True, task=NEXT_TOKEN)
-    given = texts(["a"], ["b"])
+    given = continuations(["a"], ["b"])
     assert "accuracy is a metric of classification" in metrics_fault(metrics, dataset, given)
     assert "nll is a metric of next_token" in task_fault("classification", metrics)
     del metrics["accuracy"]
     assert "the data has none" in metrics_fault(metrics, dataset, given)
-    assert not metrics_fault(metrics, dataset, replace(given, choices=[["c"]]))
+    assert not metrics_fault(metrics, dataset, continuations(["a"], ["b"], [["c"]]))
+
+
+def test_numbers_need_a_tokenizer_that_says_texts_and_a_number_in_every_completion(registry):
+    metrics = {"number_match": registry.make("metric", {"name": "number_match"})}
+    dataset = Dataset(("d",), ("text",), "", lambda: None, texts=True, task=NEXT_TOKEN)
+    assert "tokenizer has no `text`" in metrics_fault(metrics, dataset, continuations(["a"], ["b 1"]))
+    spoken = [Continuations(texts(["1", "1"], [one, "2"]), Digits(), 8, "cpu") for one in ("none", "3")]
+    assert "a number in every completion, and 1 have none" in metrics_fault(metrics, dataset, spoken[0])
+    assert metrics_fault(metrics, dataset, spoken[1]) == ""

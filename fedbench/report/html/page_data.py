@@ -167,9 +167,7 @@ class _Maker:
         }
 
     def _papers(self, results: Sequence[Result]) -> pandas.DataFrame:
-        if self.asked.metric != "accuracy":
-            raise UserError("a paper's numbers are accuracies")
-        return side_by_side(comparisons(results, at=self.asked.at))
+        return side_by_side(comparisons(results, at=self.asked.at, metric=self.asked.metric))
 
     def _board(self, board: Leaderboard, title: str) -> dict[str, Any]:
         self.count += 1

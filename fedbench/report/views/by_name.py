@@ -101,7 +101,7 @@ def view(
     if kind == "tuning":
         return tuning(results) if people else candidates(results)
     if kind == "paper":
-        return (side_by_side if people else paper)(comparisons(results, at=asked["at"]))
+        return (side_by_side if people else paper)(comparisons(results, at=asked["at"], metric=asked["metric"]))
     roles = roles_of(results, Registry().catalogue.roles if roles is None else roles)
     usual = {name: asked[name] for name in USUAL}
     boards = leaderboards(results, **usual, roles=roles)

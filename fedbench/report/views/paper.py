@@ -30,7 +30,7 @@ def paper(comparisons: Sequence[Comparison]) -> pandas.DataFrame:
         pages=[_page(comparison) for comparison in comparisons],
         formats={"difference": Format()},
         legend=_legend(comparisons),
-        metric="accuracy",
+        metric=comparisons[0].board.metric,
     )
 
 

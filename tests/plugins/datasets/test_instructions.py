@@ -42,6 +42,17 @@ def test_without_splits_a_part_of_each_domain_is_drawn(tmp_path):
     assert make(file, split_seed=1).fingerprint != make(file).fingerprint == make(file).fingerprint
 
 
+def test_files_named_train_and_test_are_the_splits_where_there_are_no_others(tmp_path):
+    for name, rows in (("train", ROWS[:6]), ("test", ROWS[6:])):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    splits = make(str(tmp_path)).load()
+    assert splits.test.completion == ["Answer 6.", "Answer 7."] and len(splits.train) == 6
+    (tmp_path / "more.jsonl").write_text(json.dumps({**ROWS[0], "prompt": "One more?"}) + "\n")
+    assert make(str(tmp_path)).load().test.completion != ["Answer 6.", "Answer 7."]  # a fifth is drawn
+    with pytest.raises(UserError, match="nowhere does not exist"):
+        make(str(tmp_path / "nowhere"))
+
+
 def test_several_columns_choices_and_what_stands_between(tmp_path):
     rows = [{**row, "context": "Read this.", "others": ["No.", "Never."]} for row in ROWS]
     splits = make(table(tmp_path, rows), prompt=["context", "prompt"], between=" ", choices="others").load()
