@@ -20,12 +20,13 @@ from fedbench.devices.assignment import server_of
 from fedbench.devices.feasibility import Outlook
 from fedbench.devices.table import SERVER, SHIPPED, device_of
 from fedbench.disk import hash_of_json
-from fedbench.errors import UserError
+from fedbench.errors import UnknownName, UserError
 from fedbench.registry.facts import CachedFacts
 from fedbench.registry.registry import Registry
 from fedbench.runner.estimate import DEADLINE, cost_estimates
 from fedbench.suite import load
-from fedbench.words import human_bytes, human_flops, lasting
+from fedbench.suite.shipped import found
+from fedbench.words import human_bytes, human_flops, lasting, nearest
 
 if TYPE_CHECKING:
     from fedbench.report.views.devices import Outlooks, Where
@@ -98,7 +99,12 @@ def devices(
     if suite is None:
         loaded = of_backbone(str(backbone), methods, list(SHIPPED), registry, choices)
     else:
-        loaded = load(suite, registry.catalogue, **choices)
+        try:
+            file = found(suite)
+        except UnknownName as error:
+            near = [*error.near, *nearest(suite, SHIPPED, most=2)]
+            raise UnknownName(f"{suite}: no device, no shipped suite and no file is called so", near) from None
+        loaded = load(file, registry.catalogue, **choices)
     chosen, facts = (scenarios, methods, seeds, variants), CachedFacts(registry, loaded.base)
     answer = fits_of(loaded, chosen, facts, images, timeout or DEADLINE)
     fits = fitting(loaded.name, answer.found, answer.missing, images, answer.ruled, answer.how)

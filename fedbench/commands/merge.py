@@ -74,7 +74,8 @@ def pack(paths: tuple, bundle: bool, out: str, files: tuple, plugins: tuple) -> 
         for suite in suites:
             with suite_lock(suite, "fedbench pack"):
                 packed = pack_suite(suite)
-            say(f"{suite.name}: {counted(packed, 'cell')} packed")
+            if packed or not bundle:
+                say(f"{suite.name}: {counted(packed, 'cell')} packed")
         found += suites
     if bundle:
         from fedbench.registry.installed import sources_of

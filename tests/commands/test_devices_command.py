@@ -35,6 +35,12 @@ def test_one_device_is_shown_by_its_name(tmp_path):
     assert (row["name"], row["memory"]) == ("phone_high", SHIPPED["phone_high"].memory)
 
 
+def test_what_is_neither_a_device_nor_a_suite_has_the_nearest_of_both(tmp_path):
+    for name, near in (("phone", "phone_low, phone_high?"), ("quikstart", "quickstart?")):
+        done = fedbench("devices", name, cwd=tmp_path)
+        assert done.exit_code == 2 and done.stderr.rstrip().endswith(f"did you mean {near}")
+
+
 def test_a_suite_is_shown_on_its_own_devices_and_otherwise_on_all(tmp_path):
     file = write_suite(tmp_path, "fedra, alllarge, inclusivefl", OWN)
     done = fedbench("devices", file, "--plugin", TINY, "--images", 8, "--format", "csv", cwd=tmp_path)

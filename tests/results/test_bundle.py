@@ -33,6 +33,7 @@ def made(tmp_path_factory):
     assert done.exit_code == 0, done.output
     done = pack(here, "--plugin", TINY, "--plugin", "mine.py", "--with", "tiny.yaml")
     assert done.exit_code == 0 and "fedbench reproduce b.zip --trust-plugins" in done.output, done.output
+    assert "packed" not in done.output, "nothing was left to pack"
     return here
 
 
