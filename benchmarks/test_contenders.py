@@ -16,7 +16,7 @@ from contenders.flower import flower
 from contenders.pfl import pfl
 from contenders.reference import reference
 from torch import Tensor
-from work import ALPHA, CLIP, RANK, SGD, TARGETS, TINY, TINY_BERT, Update, Work
+from work import ALPHA, CLIP, RANK, SGD, TARGETS, TINY, TINY_BERT, TINY_LLAMA, Update, Work
 
 
 def missing(*packages: str) -> list[str]:
@@ -56,13 +56,20 @@ def test_flower_with_peft_does_our_round_of_texts():
         assert apart(run(), ours()) < 1e-5
 
 
+@needs("flwr", "ray", "peft", "transformers")
+def test_flower_with_peft_does_our_round_of_next_tokens():
+    with flower(TINY_LLAMA) as run, sequential(TINY_LLAMA) as ours:
+        assert apart(run(), ours()) < 1e-5
+
+
 @pytest.mark.slow
 @needs("transformers")
-def test_our_engines_do_one_round_of_texts():
-    with sequential(TINY_BERT) as one, cohort(TINY_BERT) as other:
+@pytest.mark.parametrize("work", [TINY_BERT, TINY_LLAMA], ids=lambda work: work.name)
+def test_our_engines_do_one_round_of_texts(work):
+    with sequential(work) as one, cohort(work) as other:
         first = one()
         assert apart(other(), first) < 1e-5
-        assert apart([{name: TINY_BERT.start()[name] for name in update} for update in first], first) > 1e-3
+        assert apart([{name: work.start()[name] for name in update} for update in first], first) > 1e-3
 
 
 @needs("pfl")

@@ -16,9 +16,9 @@ from contenders.pfl import pfl
 from contenders.reference import reference
 from interleaved import Times, table, timed
 from test_contenders import apart, missing, plain_round
-from work import DIM64, DIM192, MINILM, SENTENCES, TINY
+from work import DIM64, DIM192, MINILM, SENTENCES, SMOLLM2, TINY
 
-PASSES = {"dim64": 9, "dim192": 4, "minilm": 5, "sentences": 5}
+PASSES = {"dim64": 9, "dim192": 4, "minilm": 5, "sentences": 5, "smollm2": 5}
 CONTENDERS = {
     "cohort": (cohort, ()),
     "cohort, bf16": (functools.partial(cohort, precision="bf16"), ()),
@@ -65,9 +65,9 @@ def test_one_round(benchmark, figures, work):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("work", [MINILM, SENTENCES], ids=lambda work: work.name)
+@pytest.mark.parametrize("work", [MINILM, SENTENCES, SMOLLM2], ids=lambda work: work.name)
 def test_one_round_of_texts(benchmark, figures, work):
-    """MiniLM, or a BERT of its shape, by fedbench and by Flower with peft."""
+    """MiniLM and SmolLM2, or models of their shape, by fedbench and by Flower with peft."""
     if benchmark.disabled:
         pytest.skip("only timed with --benchmark-enable")
     there = {"cohort": cohort, "sequential": sequential}

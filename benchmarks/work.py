@@ -19,6 +19,7 @@ RANK, ALPHA = 8, 8.0
 TARGETS = ("attn.proj", "mlp.fc2")
 SGD = {"lr": 0.05, "momentum": 0.9, "weight_decay": 0.0}
 CLIP = 10.0
+PROMPT = 4  # tokens of a text that is to be continued
 
 # One client's tensors after the round: `blocks.3.attn.proj.lora_A` (r, in), `.lora_B` (out, r), of the layers it
 # holds by their index in the full model, and `head.weight`, `head.bias`.
@@ -45,6 +46,10 @@ class Work:
     def tokens(self) -> int:
         return (32 // self.patch) ** 2 + 1
 
+    @property
+    def mlp(self) -> int:
+        return 4 * self.dim
+
     def backbone(self) -> nn.Module:
         """A timm VisionTransformer without a classifier, weights drawn from seed 0, in eval mode."""
         from timm.models.vision_transformer import VisionTransformer
@@ -65,7 +70,7 @@ class Work:
         """The global adapters and head that every client starts the round from."""
         draw, values = torch.Generator().manual_seed(1), {}
         for j in range(self.layers):
-            for target, inputs in zip(self.targets, (self.dim, 4 * self.dim), strict=True):
+            for target, inputs in zip(self.targets, (self.dim, self.mlp), strict=True):
                 place = f"blocks.{j}.{target}"
                 values[f"{place}.lora_A"] = torch.randn(RANK, inputs, generator=draw) * inputs**-0.5
                 values[f"{place}.lora_B"] = torch.randn(self.dim, RANK, generator=draw) * 0.01
@@ -146,9 +151,62 @@ class Sentences(TextWork):
             yield x[:, : -(-int((x >= 0).sum(1).max()) // 8) * 8], y
 
 
+class Continuations(TextWork):
+    """Next tokens of texts whose prompts have `PROMPT` tokens, for a Llama: SmolLM2 where it is prepared, else of its
+    shape."""
+
+    targets: ClassVar[tuple[str, str]] = ("self_attn.o_proj", "mlp.down_proj")
+
+    @property
+    def mlp(self) -> int:
+        return 8 * self.dim // 3
+
+    def llama(self) -> Any:
+        """`transformers`' own model with its head, in eval mode."""
+        from transformers import AutoModelForCausalLM, LlamaConfig
+
+        from fedbench_plugins.backbones.smollm2 import NAME, SOURCE
+
+        folder = SOURCE.place(NAME)
+        if self.dim == 576 and not SOURCE.lacks(NAME, folder):
+            return AutoModelForCausalLM.from_pretrained(folder, dtype="float32").eval()
+        shape = {"hidden_size": self.dim, "num_hidden_layers": self.layers, "num_attention_heads": self.heads}
+        config = LlamaConfig(**shape, intermediate_size=self.mlp, vocab_size=49_152, tie_word_embeddings=True)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            return AutoModelForCausalLM.from_config(config).eval()
+
+    def backbone(self) -> nn.Module:
+        from transformers import AttentionInterface
+
+        from fedbench_plugins.backbones.text_models import ATTENTION, TextModel, attention
+
+        llama = self.llama().model
+        AttentionInterface.register(ATTENTION, attention)
+        llama.config._attn_implementation = ATTENTION
+        return TextModel(llama)
+
+    def start(self) -> Update:
+        """Adapters alone: the head is frozen."""
+        return {name: value for name, value in super().start().items() if not name.startswith("head.")}
+
+    def data(self, client: int) -> tuple[Tensor, Tensor]:
+        """A client's ids (images, longest) int64, and the token after each, -1 where it does not count."""
+        x, _ = super().data(client)
+        y = torch.full_like(x, -1)
+        y[:, PROMPT - 1 : -1] = x[:, PROMPT:]
+        return x, y
+
+
 DIM64 = Work("dim64", dim=64, patch=8, heads=4)
 DIM192 = Work("dim192", dim=192, patch=4, heads=3)
 TINY = Work("tiny", dim=8, patch=16, heads=2, images=4, batch=2, layers=4, depths=(4, 2, 1))
 MINILM = TextWork("minilm", dim=384, patch=16, heads=12, images=64, layers=6, depths=(6, 5, 4, 3, 2, 2))
 SENTENCES = Sentences("sentences", dim=384, patch=16, heads=12, images=64, layers=6, depths=MINILM.depths, longest=64)
 TINY_BERT = TextWork("tiny_bert", dim=8, patch=16, heads=2, images=4, batch=2, layers=4, depths=(4, 2, 1), longest=9)
+SMOLLM2 = Continuations(
+    "smollm2", dim=576, patch=16, heads=9, images=16, batch=8, layers=30, depths=(30, 24, 18, 12, 8, 6)
+)
+TINY_LLAMA = Continuations(
+    "tiny_llama", dim=12, patch=16, heads=2, images=4, batch=2, layers=4, depths=(4, 2, 1), longest=9
+)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -9,6 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from work import ALPHA, CLASSES, RANK, TARGETS, Update, Work
+
+PLACE = re.compile(r"^(encoder\.layer|model\.layers)\.")  # of layers in `transformers`
 
 
 class LoRALinear(nn.Module):
@@ -47,9 +50,7 @@ def logits(vit: nn.Module, x: Tensor, layers: Sequence[int]) -> Tensor:
 def trained(model: nn.Module) -> Update:
     """What a model trains, by the names of `Update`; peft and `transformers` have others."""
     named = {name: value for name, value in model.named_parameters() if value.requires_grad}
-    return {
-        name.replace(".default.weight", "").replace("encoder.layer.", "blocks."): value for name, value in named.items()
-    }
+    return {PLACE.sub("blocks.", name.replace(".default.weight", "")): value for name, value in named.items()}
 
 
 def held(values: Update, layers: Collection[int]) -> Update:

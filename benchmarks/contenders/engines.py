@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 from safetensors.torch import load, save
-from work import ALPHA, CLASSES, CLIP, RANK, SGD, Update, Work
+from work import ALPHA, CLASSES, CLIP, RANK, SGD, Continuations, Update, Work
 
 from fedbench.engine import cohort as together
 from fedbench.engine import sequential as one_by_one
@@ -19,6 +19,7 @@ from fedbench.engine.process_group import together as in_a_team
 from fedbench.families.layerwise import head_at_end
 from fedbench.machine import cores, keep_memory
 from fedbench.models.backbone import Blocks
+from fedbench.models.heads import over_tokens
 from fedbench.types import Cohort, Job, Plan, Uploads
 from fedbench_plugins.objectives import cross_entropy
 
@@ -87,9 +88,13 @@ def _of_a_round(work: Work) -> tuple[Blocks, dict[str, Any], Plan, Cohort, Job]:
     """What `engine.train` is called with; model and images are kept from round to round."""
     from fedbench_plugins.adapters.lora import lora
 
-    model = Blocks(work.backbone())
+    model, objective = Blocks(work.backbone()), cross_entropy
+    if isinstance(work, Continuations):
+        model.predict_tokens()
+        objective = over_tokens(cross_entropy)
+    else:
+        model.add_classifier("head", CLASSES)
     lora(RANK, ALPHA)(model)
-    model.add_classifier("head", CLASSES)
     start, M, N = work.start(), work.M(), len(work.depths)
     r = [_named(start, f"blocks.{j}.") for j in range(work.layers)]
     data = [list(work.batches(n)) for n in range(N)]
@@ -99,7 +104,7 @@ def _of_a_round(work: Work) -> tuple[Blocks, dict[str, Any], Plan, Cohort, Job]:
         {"r": r, "shared": {f"head.{name}": value for name, value in _named(start, "head.").items()}},
         Plan(M, [head_at_end(depth) for depth in work.depths]),
         Cohort(range(N), *numbers, lambda n: iter(data[n])),
-        Job(0, 0, {"name": "sgd", **SGD}, CLIP, cross_entropy),
+        Job(0, 0, {"name": "sgd", **SGD}, CLIP, objective),
     )
 
 

@@ -16,12 +16,12 @@ from unittest import mock
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from work import CLIP, SGD, Sentences, TextWork, Update, Work
+from work import CLIP, SGD, Continuations, Sentences, TextWork, Update, Work
 
 from fedbench.machine import cores
 
 from . import held, layers_held, logits, lora_vit, trained
-from .texts import lora_bert, text_logits
+from .texts import lora_bert, lora_llama, text_logits, token_logits
 
 # Nothing is reported home, Ray does not warn that it is asked for no GPU, and its actors do not yield to the others.
 QUIET = {
@@ -176,13 +176,20 @@ def _client_app():
 def _kept(work: Work) -> tuple[nn.Module, list[list[tuple[Tensor, Tensor]]]]:
     """The frozen model, and every client's batches: any actor may get any client."""
     torch.set_num_threads(1)
-    model = lora_bert(work) if isinstance(work, TextWork) else lora_vit(work)
+    model = _brought(work)[0](work)
     return model, [list(work.batches(n)) for n in range(len(work.depths))]
+
+
+def _brought(work: Work) -> tuple[Callable, Callable]:
+    """What makes the model, and what gives its logits."""
+    if isinstance(work, Continuations):
+        return lora_llama, token_logits
+    return (lora_bert, text_logits) if isinstance(work, TextWork) else (lora_vit, logits)
 
 
 def _work(message) -> Work:
     record = dict(message.content["work"])
-    kind = {kind.__name__: kind for kind in (Work, TextWork, Sentences)}[record.pop("kind")]
+    kind = {kind.__name__: kind for kind in (Work, TextWork, Sentences, Continuations)}[record.pop("kind")]
     return kind(**{**record, "depths": tuple(record["depths"])})
 
 
@@ -198,7 +205,7 @@ def _train(message, context):
 
     work = _work(message)
     model, batches = _kept(work)
-    answer = text_logits if isinstance(work, TextWork) else logits
+    answer = _brought(work)[1]
     layers = list(message.content["held"]["layers"])
     own = held(trained(model), layers)
     with torch.no_grad():
@@ -207,7 +214,7 @@ def _train(message, context):
     optimizer = torch.optim.SGD(own.values(), **SGD)
     for x, y in batches[context.node_config["partition-id"]]:
         optimizer.zero_grad()
-        F.cross_entropy(answer(model, x, layers), y).backward()
+        F.cross_entropy(answer(model, x, layers).flatten(0, -2), y.flatten(), ignore_index=-1).backward()
         nn.utils.clip_grad_norm_(own.values(), CLIP)
         optimizer.step()
     return Message(RecordDict({"arrays": ArrayRecord(own)}), reply_to=message)
