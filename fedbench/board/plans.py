@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from fedbench.board.entries import Board, Entry
 from fedbench.disk import hash_of_json
 from fedbench.errors import UserError
 from fedbench.registry.registry import Registry
+from fedbench.results.index import CELLS
 from fedbench.results.tuning import Contest, contests
 from fedbench.runner import runner
 from fedbench.suite import Suite, load
@@ -103,7 +105,8 @@ def values_of(contest: Contest | None) -> dict[str, Any]:
 
 
 def run(board: Board, text: str, methods: Sequence[str], seeds: Sequence[int], folder: Path, **options: Any) -> Path:
-    """Compute a suite's cells of these methods and seeds that are not there yet; returns the folder of its results.
+    """Compute a suite's cells of these methods and seeds that are not there yet; returns the folder of their tables,
+    without the models.
 
     Raises UserError, also where a cell of them has failed.
     """
@@ -114,4 +117,5 @@ def run(board: Board, text: str, methods: Sequence[str], seeds: Sequence[int], f
         raise UserError(f"{counted(len(done.failed), 'cell')} failed, {name} of them: {manifest['reason']}")
     if lost := (*done.undecided, *done.unstable):
         raise UserError(f"no candidate can win: {', '.join(lost)}")
+    shutil.rmtree(done.folder / CELLS, ignore_errors=True)  # the tables are packed, and are what is committed
     return done.folder

@@ -61,13 +61,14 @@ def hidden_seeds(board: Board, salt: str, commit: str, tried: Iterable[int] = ()
 
 def commit_of(entry: Entry) -> str:
     """The commit that added the entry. Raises UserError where it is in none, or its code or results changed since."""
-    ours = [str(entry.folder / part) for part in (ENTRY, "plugin", "results") if (entry.folder / part).exists()]
+    parts = [str(entry.folder / part) for part in ("plugin", "results") if (entry.folder / part).exists()]
     commands = (
         f"  {command_line(['git', 'add', str(entry.folder)])}\n"
         f"  {command_line(['git', 'commit', '-m', f'Add {entry.name} to the board'])}"
     )
-    commit = _git(entry, "log", "--diff-filter=A", "--format=%H", "--", ours[0]).split()
-    if not commit or _git(entry, "status", "--porcelain", "--untracked-files=all", "--", *ours[1:]):
+    commit = _git(entry, "log", "--diff-filter=A", "--format=%H", "--", str(entry.folder / ENTRY)).split()
+    changed = parts and _git(entry, "status", "--porcelain", "--untracked-files=all", "--", *parts)
+    if not commit or changed:
         raise UserError(f"{entry.name} is not committed, and hidden seeds follow from its commit:\n{commands}")
     return commit[0]
 

@@ -38,6 +38,8 @@ def test_the_walk_ranked_the_entry_on_hidden_seeds(walked):
     assert [row["change"] for row in record["drawn"]] == ["equal"] and objections(record) == []
     assert record["claim"] == hash_of_claim(entry, "lite") and record["isolated"] == "without network, in a test"
     assert record["held_out"]["verdict"] != "worse" and record["machine"]["cores"]
+    kept = [file for file in (walked[0] / "board/reruns").rglob("*") if file.is_file()]
+    assert kept and not [file for file in kept if file.name.startswith("state.")], "what is committed has no models"
 
 
 def test_an_edited_score_comes_out_different(home, isolated):
@@ -116,6 +118,19 @@ def test_an_entry_that_is_not_committed_is_told_how(home):
     (home.folder / "entries/mine/1/plugin/more.py").write_text("")
     with pytest.raises(UserError, match="is not committed, and hidden seeds follow from its commit:\n  git add"):
         commit_of(home.entries["mine/1"])
+
+
+def test_an_entry_without_code_and_results_of_its_own_is_committed_whatever_else_changes(home):
+    (home.folder / "entries/fedra/1").mkdir(parents=True)
+    entry = "method: fedra\nversion: 1\nlicence: Apache-2.0\nplugin: built-in\nboards: {}\n"
+    (home.folder / "entries/fedra/1/entry.yaml").write_text(entry)
+    with pytest.raises(UserError, match="fedra/1 is not committed"):
+        commit_of(Home(home.folder).entries["fedra/1"])
+    git(home.folder.parent, "add", "-A")
+    git(home.folder.parent, "commit", "-qm", "added")
+    (home.folder / "reruns").mkdir(exist_ok=True)
+    (home.folder / "reruns/another").write_text("")
+    assert len(commit_of(Home(home.folder).entries["fedra/1"])) == 40
 
 
 def test_the_shipped_boards_carry_hashes_of_their_suites_and_of_salts_and_lite_publishes_its_own():
