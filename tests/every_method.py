@@ -69,6 +69,7 @@ METHODS = [
     "raflora",
     "reefl",
     "rolora",
+    "splitlora",
     "spry",
     "zero_round",
 ]
@@ -78,7 +79,7 @@ NO_FEDDYN = (
     *("fedex_lora", "fedsa_lora", "flexlora", "flora", "fslora", "lora_fair", "raflora"),
 )
 # What takes no regulariser at all.
-NO_PULL = ("fedkseed", "fedv", "fedvz", "festa", "fwdllm", "spry")
+NO_PULL = ("fedkseed", "fedv", "fedvz", "festa", "fwdllm", "splitlora", "spry")
 PULL = {**dict.fromkeys(NO_FEDDYN, {"fedprox": 0.1}), **dict.fromkeys(NO_PULL)}
 
 

@@ -138,12 +138,12 @@ def _check_sums(metric: SummedMetric) -> None:
 
 
 def _examples(n: int, metric: Metric) -> tuple[Tensor, Tensor]:
-    """Logits (n, 3) and classes; of a metric of next tokens the rows (n, 5) that stand in their place."""
+    """Logits (n, 3) and classes; of a metric of next tokens the rows (n, 6) that stand in their place."""
     draw = torch.Generator().manual_seed(n)
     if getattr(metric, "task", CLASSIFICATION) == NEXT_TOKEN:
         tokens = torch.randint(1, 9, (n,), generator=draw)
-        nll, right, chosen = torch.rand(3, n, generator=draw).double()
-        rows = [3 * nll * tokens, tokens, (right * tokens).floor(), (chosen < 0.5), (right > 0.9)]
+        nll, right, chosen, number = torch.rand(4, n, generator=draw).double()
+        rows = [3 * nll * tokens, tokens, (right * tokens).floor(), chosen < 0.5, right > 0.9, number < 0.5]
         return torch.stack([row.double() for row in rows], 1), torch.zeros(n, dtype=torch.int64)
     return torch.randn(n, 3, generator=draw), torch.arange(n) % 3
 

@@ -1,9 +1,11 @@
-"""Split learning of an image transformer: FedV, FedVZ and FESTA."""
+"""Split learning: FedV, FedVZ and FESTA of an image transformer, SplitLoRA of any backbone in layers."""
 
 from __future__ import annotations
 
+from typing import Literal
+
 from fedbench import hookimpl
-from fedbench.families.split import PLAIN_MEAN, ClientOptimizer, ServerOptimizer, split
+from fedbench.families.split import PLAIN_MEAN, ClientOptimizer, ServerOptimizer, split, split_adapters
 from fedbench.method import Method, Ref, Setup
 from fedbench.models.backbone import Begin
 from fedbench.options import Count, Natural, NotNegative, Positive, judged
@@ -138,6 +140,39 @@ def festa(
     )
 
 
+# SplitLoRA: adapters split between clients and server (Lin et al., 2024, arXiv 2407.00952)
+
+
+@judged("splitlora")
+def splitlora(
+    setup: Setup,
+    client_layers: Count | None = None,
+    server: Literal["in_turn", "together"] = "in_turn",
+    server_lr: NotNegative | None = None,
+    server_optimizer: ServerOptimizer | None = None,
+    aggregator: Ref = PLAIN_MEAN,
+    objective: Ref = "cross_entropy",
+) -> Method:
+    """Clients hold the first layers and send their features and labels in every step; the server holds the other layers
+    and the head. Both train the adapters of what they hold, and those of the clients are averaged after every round.
+
+    client_layers: null takes 3, as the authors' code, whatever clients could hold. server: it steps after every
+    client's batch, `in_turn` as there, or once along the mean over the batches of all, `together`. server_lr,
+    server_optimizer: null takes the clients', and the server's moments last from round to round. aggregator: the plain
+    mean, as there. Ours: a client's optimizer starts afresh in every round; both sides are clipped by themselves; the
+    server learns nothing of a client that does not arrive; faults and the guard see adapters alone.
+    """
+    return split_adapters(
+        setup,
+        client_layers=client_layers,
+        server=server,
+        server_lr=server_lr,
+        server_optimizer=server_optimizer,
+        aggregator=aggregator,
+        objective=objective,
+    )
+
+
 @hookimpl
 def fedbench_register_methods(register):
     register(
@@ -164,4 +199,11 @@ def fedbench_register_methods(register):
         look=7,
         family="Split learning",
         paper="Park et al., FESTA, NeurIPS 2021, arXiv 2111.01338",
+    )
+    register(
+        "splitlora",
+        splitlora,
+        ignores=["capacities", "ranks", "widths"],
+        family="Split learning",
+        paper="Lin et al., SplitLoRA, 2024, arXiv 2407.00952",
     )

@@ -47,6 +47,7 @@ OTHERS = (
         "flora",
     ),
     *("fslora", "hetlora", "inclusivefl", "legend", "local_only", "lora_fair", "raflora", "reefl", "rolora"),
+    "splitlora",
 )
 NEXT_TO_NOTHING = (
     "head_only",
@@ -257,6 +258,23 @@ def ends(config, cut, loss) -> int:
     return needed(config, trained, both, sum(weight.nbytes for weight in trained))
 
 
+def first_layers(config, model, c) -> int:
+    """Of a client that has the first c layers and their adapters, with the server's gradient as it comes."""
+    twin, (x, _) = real(model, config), images(config)
+    twin.model.blocks = torch.nn.Sequential(*twin.blocks[:c])
+    trained = [p for j in range(c) for p in twin.r(j).values()]
+    resident = twin.frozen_bytes(c) + sum(p.nbytes for p in trained)
+    seed_dropout(twin, torch.Generator().manual_seed(0))
+
+    def there_and_back():
+        tokens, mask = twin.embedded(x)
+        for j in range(c):
+            tokens = twin.layer(j, tokens, mask)
+        return (tokens * torch.zeros_like(tokens)).sum()
+
+    return needed(config, trained, there_and_back, resident)
+
+
 def measured(config, registry, monkeypatch) -> tuple[int, int]:
     """(bytes needed, bytes charged) of the method's first client; what is priced is what is built."""
     found = []
@@ -282,6 +300,7 @@ def measured(config, registry, monkeypatch) -> tuple[int, int]:
     spied(fedrod, "price_of", lambda setup, model, loss: heads(config, model, loss))
     spied(unequal_widths, "price_of_draws", lambda setup, cuts, ps, loss, distill: draws(config, cuts, ps, distill))
     spied(split_cost, "measure", lambda cut, loss, size: ends(config, cut, loss))
+    spied(split_cost, "of_adapters", lambda model, c, *_, **__: first_layers(config, model, c))
     with torch.device("meta"):
         trial = Simulation(config, registry, "meta")
     (charged,) = trial.method.prices(trial.federation.cohort(0).only([0]), 0)
@@ -289,7 +308,7 @@ def measured(config, registry, monkeypatch) -> tuple[int, int]:
     return need(*given), charged.needed_bytes
 
 
-@pytest.mark.parametrize("method", ["heterofl", "fedv"])
+@pytest.mark.parametrize("method", ["heterofl", "fedv", "splitlora"])
 def test_the_micro_vit_needs_what_is_charged(configs, registry, monkeypatch, method):
     within_a_tenth(configs["micro", method], registry, monkeypatch)
 

@@ -119,7 +119,7 @@ RULES = {
     **dict.fromkeys(("alllarge", "head_only", "exclusive", "fed_hello"), FULL),
     **dict.fromkeys(("heterofl", "fedrolex", "fjord"), EVERY),
     **dict.fromkeys(("fedavg", "ditto", "fedrod", "majority", "zero_round"), ONE),
-    **dict.fromkeys(("fedv", "fedvz", "festa"), SERVER),
+    **dict.fromkeys(("fedv", "fedvz", "festa", "splitlora"), SERVER),
 }
 
 

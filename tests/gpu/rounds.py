@@ -20,7 +20,7 @@ REAL = torch.cuda.is_available()  # or else the pretended one stands in
 # Methods that train without the engine, or leave it to nobody but the sequential one.
 ALONE = {
     *("ditto", "fedavg", "fedrod", "fedrolex", "fedsa_lora", "fedv", "fedvz", "festa"),
-    *("fjord", "heterofl", "local_only", "majority", "reefl", "zero_round"),
+    *("fjord", "heterofl", "local_only", "majority", "reefl", "splitlora", "zero_round"),
 }
 FEW = {"allsmall", "depthfl", "fedra"}  # methods that are tested on every GPU, the others by -m slow
 

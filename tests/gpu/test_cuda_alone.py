@@ -15,7 +15,7 @@ from fedbench.testing.setups import setup_of, tiny_vit
 pytestmark = pytest.mark.gpu
 
 FEW = {"ditto", "fedavg", "festa"}
-ALONE = ["fedavg", "ditto", "fedrod", "fedv", "fedvz", "festa"]
+ALONE = ["fedavg", "ditto", "fedrod", "fedv", "fedvz", "festa", "splitlora"]
 
 
 def alone(registry, name: str, device: str, single: bool) -> list:

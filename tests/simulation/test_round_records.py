@@ -26,7 +26,10 @@ from fedbench_plugins.methods import ditto
 
 # Methods that train by other means than an engine. Capacities mean nothing to them, and every client meets all layers:
 # two layers tell as much as three, and scenarios that differ in capacities alone nothing more.
-ALONE = {"fedavg", "ditto", "fedrod", "fedv", "fedvz", "festa", "heterofl", "fedrolex", "fjord", "majority"}
+ALONE = {
+    *("fedavg", "ditto", "fedrod", "fedv", "fedvz", "festa", "heterofl", "fedrolex", "fjord", "majority"),
+    "splitlora",
+}
 
 # Layers of theirs are trained by means of their own, or kept, and one process computes them; capacities count.
 IN_ONE_PROCESS = {"reefl", "local_only", "fedsa_lora", "zero_round", "pooled"}

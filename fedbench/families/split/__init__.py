@@ -1,7 +1,8 @@
-"""Split learning: client i has a head H_i and a tail T_i, the server the encoder E between them."""
+"""Split learning: clients hold the first part of a model, and the last or none, and the server what is left."""
 
 from fedbench.families.aggregation import PLAIN_MEAN
+from fedbench.families.split.adapters import split_adapters
 from fedbench.families.split.algorithm import split
 from fedbench.families.split.server import ClientOptimizer, ServerOptimizer
 
-__all__ = ["PLAIN_MEAN", "ClientOptimizer", "ServerOptimizer", "split"]
+__all__ = ["PLAIN_MEAN", "ClientOptimizer", "ServerOptimizer", "split", "split_adapters"]

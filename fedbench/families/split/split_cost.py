@@ -10,11 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedbench.families.split.cut import Cut
-from fedbench.models.backbone import identity, once, parameters_of
+from fedbench.families.split.cut import AFTER, Cut
+from fedbench.models.backbone import HEAD, Blocks, identity, once, parameters_of
 from fedbench.models.counting import BATCH, blank, count, most_alive, one_image, quickest
 from fedbench.models.optimizer import optimizer_states
-from fedbench.types import ClientCost, Objective, Sent, ServerCost
+from fedbench.models.param_paths import of_classifier
+from fedbench.types import ClientCost, Frozen, Objective, Sent, ServerCost
 
 
 @dataclass(frozen=True)
@@ -69,10 +70,10 @@ def _measure(cut: Cut, loss: Objective, image_size: int, device: str) -> SplitPr
     head_blocks, tail_blocks = cut.first, cut.model.num_layers - cut.last
     twin = Cut(blank(cut.model, device=device), 0, head_blocks, tail_blocks)
     x, y = one_image(twin.model, image_size)
-    H, h = _part(twin, twin.w_H, twin.H, x)
-    E, b = _part(twin, {}, twin.E, h)
-    E_trained, _ = _part(twin, twin.w_E, twin.E, h)
-    T, _ = _part(twin, twin.w_T, lambda b: loss([twin.T(b)], y, 0), b)
+    H, h = _part(twin.model, twin.w_H, twin.H, x)
+    E, b = _part(twin.model, {}, twin.E, h)
+    E_trained, _ = _part(twin.model, twin.w_E, twin.E, h)
+    T, _ = _part(twin.model, twin.w_T, lambda b: loss([twin.T(b)], y, 0), b)
     return SplitPrices(H, E, replace(E_trained, largest=_largest(twin)), T)
 
 
@@ -91,6 +92,11 @@ def _at_once(cut: Cut, loss: Objective, image_size: int) -> tuple[int, int]:
         loss([twin.T(b)], y.repeat_interleave(B), 0).backward()
         h.backward(torch.empty_like(h))
 
+    return _fixed_and_per_image(step)
+
+
+def _fixed_and_per_image(step: Callable[[int], None]) -> tuple[int, int]:
+    """The most bytes that step(B) computes at once: those of any batch, and those of each of its B images."""
     step(1)  # gradients are kept from step to step
     few, many = (most_alive(partial(step, B)) for B in (BATCH, 2 * BATCH))
     per_image = (many - few) // BATCH
@@ -98,15 +104,15 @@ def _at_once(cut: Cut, loss: Objective, image_size: int) -> tuple[int, int]:
 
 
 def _part(
-    twin: Cut, trained: Mapping[str, Tensor], compute: Callable[[Tensor], Tensor], given: Tensor
+    model: Blocks, trained: Mapping[str, Tensor], compute: Callable[[Tensor], Tensor], given: Tensor
 ) -> tuple[CutPart, Tensor]:
     """The part's numbers, and what it hands on. Where gradients reach `given`, they are computed."""
     for parameter in trained.values():
         parameter.requires_grad_(True)
     made: list[Tensor] = []
-    forward, saved = count(twin.model, lambda: made.append(compute(given)))
+    forward, saved = count(model, lambda: made.append(compute(given)))
     out = made[0]
-    backward, _ = count(twin.model, lambda: out.backward(torch.empty_like(out)))
+    backward, _ = count(model, lambda: out.backward(torch.empty_like(out)))
     handed_on = out.detach().requires_grad_(True)
     weights = sum(w.nbytes for w in trained.values())
     return CutPart(weights, PartPass(forward, backward, saved), out.nbytes), handed_on
@@ -176,3 +182,100 @@ def _server(E: CutPart, full: CutPart, batch: int, learns: str | None, losses: i
 def _largest(cut: Cut) -> int:
     modules = (module for top in cut.server_modules.values() for module in top.modules())
     return max(sum(w.nbytes for w in module.parameters(recurse=False)) for module in modules)
+
+
+def of_adapters(
+    model: Blocks,
+    c: int,
+    loss: Objective,
+    train: Mapping[str, Any],
+    image_size: int,
+    server_optimizer: Mapping[str, Any] | None = None,
+) -> ClientCost:
+    """One client's round where it trains the adapters of the first c layers, and the server all others.
+
+    Args:
+        model: With adapters and classifier.
+        c: How many layers are the client's.
+        loss: What the server computes of its answers.
+        train: The suite's `train` section.
+        image_size: Pixels a side, or tokens of a text.
+        server_optimizer: The server's own; None for the clients'.
+    """
+    key = ("split adapters", c, identity(loss), image_size)
+    H, E, at_once = once(model.origin, parameters_of(model), key, lambda: _halves(model, c, loss, image_size))
+    frozen = {name: p.nbytes for name, p in model.model.named_parameters() if not p.requires_grad}
+    layer = sum(nbytes for name, nbytes in frozen.items() if name.startswith("blocks.0."))
+    rest = {name: nbytes for name, nbytes in frozen.items() if not name.startswith("blocks.")}
+    behind = sum(nbytes for name, nbytes in rest.items() if name.split(".")[0] in (*AFTER, "lm_head"))
+    outside, batch = sum(rest.values()) - behind, train["batch_size"]
+    words = outside if model.reads_texts else 0
+    labels = 8 * (image_size if model.predicts_tokens else 1)
+    sent = (
+        Sent("embedding", words),
+        Sent("backbone", outside - words + c * layer),
+        Sent("adapters", H.weights, H.weights),
+        Sent("features", up_per_image=H.sends + labels),
+        Sent("gradients", down_per_image=H.sends),
+    )
+    states = optimizer_states(train["optimizer"])
+    saved, (fixed, per_image) = H.passes.saved, at_once
+    tied = words if model.predicts_tokens and "lm_head" not in frozen else 0  # the head, which is the embedding
+    return ClientCost(
+        flops_per_image=H.passes.forward + H.passes.backward,
+        bytes_down=sum(one.down for one in sent),
+        bytes_up=sum(one.up for one in sent),
+        memory_bytes=outside + c * layer + H.weights * (2 + states) + batch * saved,
+        sent=tuple(one for one in sent if any((one.down, one.up, one.down_per_image, one.up_per_image))),
+        workspace_bytes=max(0, fixed + batch * (per_image - saved)),
+        batch=batch,
+        server=ServerCost(
+            flops_per_image=E.passes.forward + E.passes.backward,
+            memory_bytes=behind
+            + tied
+            + (model.num_layers - c) * layer
+            + E.weights * (3 + optimizer_states(server_optimizer or train["optimizer"]))
+            + batch * E.passes.saved,
+        ),
+        frozen=Frozen(words, outside - words, layer),
+    )
+
+
+def _halves(model: Blocks, c: int, loss: Objective, image_size: int) -> tuple[CutPart, CutPart, tuple[int, int]]:
+    """What the clients and the server compute of one image, and what a client computes at once."""
+
+    def on(device: str) -> tuple[CutPart, CutPart]:
+        twin = blank(model, device=device, training=True)
+        x, y = one_image(twin, image_size)
+        H, h = _part(twin, _trained(twin, 0, c), lambda x: _through(twin, x, c), x)
+        E, _ = _part(twin, _trained(twin, c, twin.num_layers), lambda h: loss([_rest(twin, h, x, c)], y, 0), h)
+        return H, E
+
+    twin = blank(model, training=True)
+    x, _ = one_image(twin, image_size)
+
+    def step(B: int) -> None:
+        h = _through(twin, x.repeat_interleave(B, 0), c)
+        h.backward(torch.empty_like(h))
+
+    return *quickest(on, model, image_size), _fixed_and_per_image(step)
+
+
+def _trained(model: Blocks, first: int, last: int) -> Mapping[str, Tensor]:
+    """What is trained of these layers, and of what stands before them or behind them all."""
+    own = {f"{j}.{name}": p for j in range(first, last) for name, p in model.r(j).items()}
+    return own | {name: p for name, p in model.shared().items() if of_classifier(name) == (first > 0)}
+
+
+def _through(model: Blocks, x: Tensor, c: int) -> Tensor:
+    tokens, mask = model.embed(x), model.mask(x)
+    for j in range(c):
+        tokens = model.layer(j, tokens, mask)
+    return tokens
+
+
+def _rest(model: Blocks, tokens: Tensor, x: Tensor, c: int) -> Tensor:
+    mask = model.mask(x)
+    for j in range(c, model.num_layers):
+        tokens = model.layer(j, tokens, mask)
+    return model.answer(HEAD, model.features(tokens, mask))
