@@ -66,7 +66,7 @@ def objections(record: Mapping[str, Any]) -> list[str]:
     if held.get("verdict") == WORSE:
         falls = f"{100 * held['fall']:.1f} points and {held['control']} by {100 * held['fall_of_control']:.1f}"
         found.append(
-            f"on a new draw of the data it falls by {falls}, significantly more: does it know the test examples?"
+            f"on new draws of the data it falls by {falls}, more than draws explain: does it know the test examples?"
         )
     return found
 

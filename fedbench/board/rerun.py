@@ -1,7 +1,8 @@
-"""Re-runs: drawn cells on the submitted seeds, all settings on hidden ones, and the same on a new draw of the data."""
+"""Re-runs: drawn cells on the submitted seeds, all settings on hidden ones, and the same on new draws of the data."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -16,10 +17,12 @@ from fedbench.board.entries import rows_of as named_rows
 from fedbench.board.records import DRAWN, HELD_OUT, HIDDEN, board_of, hash_of_claim, measured
 from fedbench.board.seeds import commit_of, hidden_seeds, numbers
 from fedbench.registry.registry import Registry
-from fedbench.report.statistics.pairs import Pair, verdicts
+from fedbench.report.statistics.intervals import FEWEST, deviation, t_quantile
+from fedbench.report.statistics.pairs import WORSE, Pair, verdicts
 from fedbench.results import Result
 from fedbench.results.diff import differences
 from fedbench.results.metric_direction import higher_is_better
+from fedbench.suite.references import SEED
 
 TOGETHER = "built-in"  # the group of the rows without code of their own
 Scores = Mapping[str, Mapping[int, float]]
@@ -103,10 +106,9 @@ class Rerun:
         place = (self.folder / HIDDEN).relative_to(self.home.folder)
         record |= {"seeds": seeds, "tried": tried, "rows": list(self.rows), "results": str(place)}
         if board.held_out:
-            draw = numbers(self.salt, self.commit, HELD_OUT, 1)[0]
             both = list(dict.fromkeys((board.control, method)))
-            there = self._scores(self._on(seeds, both, HELD_OUT, {board.held_out: draw}))
-            record[HELD_OUT] = {"draw": draw, **self._fall(here, there)}
+            there = self._scores(self._on(seeds, both, HELD_OUT, {board.held_out: SEED}))
+            record[HELD_OUT] = self._fall(here, there)
         if self.entry.challenge and (pair := _pair(here, method, self._challenged, higher_is_better(board.metric))):
             record["challenge"] = {"verdict": pair.verdict, "difference": pair.difference, "q": pair.q}
         return record
@@ -155,7 +157,7 @@ class Rerun:
         return {row.label: row.by_seed for row in board.rows} if board else {}
 
     def _fall(self, here: Scores, there: Scores) -> dict[str, Any]:
-        """How far the method falls on a new draw of the data, compared with how far the control does, seed by seed."""
+        """How far the method and the control fall from the public draw of the data to new ones, one for each seed."""
         sign, method, control = 1 if higher_is_better(self.board.metric) else -1, self.entry.method, self.board.control
         falls = {
             name: {seed: sign * (score - there[name][seed]) for seed, score in here[name].items()}
@@ -164,8 +166,22 @@ class Rerun:
         }
         means = {name: sum(fall.values()) / len(fall) for name, fall in falls.items()}
         found = {"fall": means.get(method), "control": control, "fall_of_control": means.get(control), "verdict": ""}
-        pair = _pair(falls, method, control, higher=False) if method != control else None
-        return {**found, "verdict": pair.verdict} if pair else found
+        if len(falls) < 2 or means[method] <= 0:
+            return found
+        further = [fall - falls[control][seed] for seed, fall in falls[method].items()]
+        return {**found, "verdict": WORSE if is_beyond_draws(further) else ""}
+
+
+def is_beyond_draws(differences: Sequence[float]) -> bool:
+    """Whether a method falls further than the control, from one public draw to n new ones, than draws alone explain.
+
+    The public draw is one of all draws: it is easier for some methods by chance, and every seed shares it. So the mean
+    of the n differences is held against the spread of one further draw, t_(n-1) s sqrt(1 + 1/n), as in a prediction
+    interval, and not against that of a mean.
+    """
+    n = len(differences)
+    mean = math.fsum(differences) / max(n, 1)
+    return n >= FEWEST and mean > t_quantile(n) * deviation(differences) * (1 + 1 / n) ** 0.5
 
 
 def _pair(scores: Scores, one: str, other: str, higher: bool) -> Pair | None:

@@ -6,6 +6,7 @@ import hashlib
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 from command import fedbench
 from outsider import MINE, SECRET, git
@@ -15,9 +16,10 @@ from fedbench.board.children import OPEN, again, isolation
 from fedbench.board.entries import Home
 from fedbench.board.plans import hash_of_suite, suite_of
 from fedbench.board.records import concluded, hash_of_claim, objections, read_record
-from fedbench.board.rerun import Rerun
+from fedbench.board.rerun import Rerun, is_beyond_draws
 from fedbench.board.seeds import commit_of, hidden_seeds, numbers, salt_of, salt_of_version
 from fedbench.errors import UserError
+from fedbench.report.statistics.intervals import student
 
 
 def rerun_of(home: Home, name: str = "mine/1", salt: str | None = None) -> Rerun:
@@ -85,11 +87,23 @@ def test_what_looks_examples_up_falls_on_data_drawn_anew(home, isolated):
     one = rerun_of(home, salt=salt(home))
     both, seeds = ["head_only", "mine"], numbers("a", "b", "c", 3)
     here = one._scores(one._on(seeds, both, "hidden"))
-    there = one._scores(one._on(seeds, both, "held_out", {"draw": 5}))
+    there = one._scores(one._on(seeds, both, "held_out", {"draw": "seed"}))
     fall = one._fall(here, there)
     assert min(here["mine"].values()) > 0.9 and fall["verdict"] == "worse" and fall["fall"] > 0.3
     told = objections({"drawn": [], "seeds": seeds, "held_out": fall})
     assert told and "does it know the test examples?" in told[0]
+
+
+def test_a_public_draw_that_is_easier_for_a_method_by_chance_accuses_nobody():
+    """The difference between two honest methods has the same spread on every draw, the public one included."""
+    draw, accused, by_mean = np.random.default_rng(0), 0, 0
+    for _ in range(10_000):
+        public, new = draw.normal(0, 1.5), draw.normal(0, 1.5, 6)
+        falls = public - new + draw.normal(0, 0.3, 6)
+        accused += is_beyond_draws(list(falls))
+        by_mean += student(list(falls)).low > 0
+    assert accused / 10_000 < 0.03 < 0.1 < by_mean / 10_000
+    assert is_beyond_draws([0.3, 0.35, 0.33]) and not is_beyond_draws([0.3, 0.35])
 
 
 def test_hidden_seeds_follow_from_salt_board_and_commit_alone(home):
