@@ -1,0 +1,122 @@
+"""Split learning of adapters: what it refuses, who changes what in a round, and what it costs by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from test_split_cost import BLOCK, BLOCK_BACK, HEAD, OF_BLOCK, OF_HEAD, PATCHES, matmul
+from uncut import C, D, H, L, T
+
+from fedbench.errors import NotApplicable, UserError
+from fedbench.families.split import split_adapters
+from fedbench.models.backbone import Blocks
+from fedbench.models.param_paths import at_classifier, layer_of, places
+from fedbench.seeding import generator
+from fedbench.testing.setups import cohort_of, setup_of, tiny_vit
+
+pytestmark = pytest.mark.usefixtures("counted_once")
+
+R = 2
+BYTES = 8  # of a number of the tiny model
+LORA = {"name": "lora", "rank": R, "alpha": 2.0}
+SGD = {"name": "sgd", "lr": 0.1, "momentum": 0.9, "weight_decay": 0.0}
+
+
+def made(registry, adapter=LORA, **options):
+    setup = setup_of(registry, tiny_vit(), [L] * 3, adapter, optimizer=SGD, clip=1.0)
+    method = split_adapters(setup, **options)
+    return method, method.init(generator(0))
+
+
+def sides(state, c):
+    values, found = dict(places(state)), ({}, {})
+    for place, value in values.items():
+        j = layer_of(place)
+        found[at_classifier(place) if j is None else j >= c][place] = value
+    return found
+
+
+def apart(one, other):
+    return {place for place in one if not torch.equal(one[place], other[place])}
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"client_layers": L}, f"client_layers is {L}, but .* take at most {L - 1}"),
+        ({"client_layers": 0}, "client_layers: expected a whole number of at least 1, or null, got 0"),
+        ({"server": "alone"}, 'server: expected "in_turn" or "together", got "alone"'),
+    ],
+)
+def test_what_means_nothing_is_refused(registry, options, told):
+    with pytest.raises(UserError, match=told):
+        made(registry, **options)
+
+
+def test_regularisers_and_codecs_are_not_applicable(registry):
+    for more in ({"regularizer": {"fedprox": 0.1}}, {"uploads": {"codec": "int8"}}):
+        with pytest.raises(NotApplicable):
+            split_adapters(setup_of(registry, tiny_vit(), [L], LORA, **more))
+
+
+@pytest.mark.parametrize("server", ["in_turn", "together"])
+def test_a_server_without_a_rate_learns_nothing_and_clients_do(registry, server):
+    method, state = made(registry, client_layers=2, server=server, server_lr=0)
+    new, _ = method.round(state, 0, cohort_of([L] * 3, [4, 6, 2]), generator(0, 0))
+    before, after = sides(state, 2), sides(new, 2)
+    assert apart(before[0], after[0]) and not apart(before[1], after[1])
+
+
+@pytest.mark.parametrize("server", ["in_turn", "together"])
+def test_a_client_that_does_not_arrive_changes_neither_side(registry, server):
+    def of(arrives, labels):
+        method, state = made(registry, client_layers=2, server=server)
+        cohort = replace(cohort_of([L] * 3, [4, 6, 2]), arrives=torch.tensor(arrives))
+
+        def batches(n):
+            return ((x, y if n else labels(y)) for x, y in cohort.batches(n))
+
+        changed = replace(cohort, batches=batches)
+        return dict(places(method.round(state, 0, changed, generator(0, 0))[0])), dict(places(state))
+
+    lost, other = (of([False, True, True], labels)[0] for labels in (lambda y: y, lambda y: (y + 1) % C))
+    assert not apart(lost, other)
+    here, there = (of([True, True, True], labels)[0] for labels in (lambda y: y, lambda y: (y + 1) % C))
+    assert apart(here, there)
+    assert not apart(*of([False, False, False], lambda y: y))
+
+
+def test_moments_of_the_server_last_and_those_of_clients_do_not(registry):
+    """A round that goes on from a state is the same round as one that never stopped."""
+    cohort = cohort_of([L] * 3, [4, 6, 2])
+    whole, state = made(registry, client_layers=2)
+    for t in range(2):
+        state, _ = whole.round(state, t, cohort, generator(0, t))
+    halved, other = made(registry, client_layers=2)
+    other, _ = halved.round(other, 0, cohort, generator(0, 0))
+    again, _ = made(registry, client_layers=2)
+    resumed, _ = again.round(other, 1, cohort, generator(0, 1))
+    assert other["server"] and not apart(dict(places(state)), dict(places(resumed)))
+    forgetful, _ = again.round({**other, "server": {}}, 1, cohort, generator(0, 1))
+    assert apart(dict(places(state)), dict(places(forgetful)))
+
+
+def test_bytes_and_flops_equal_a_count_by_hand(registry):
+    """With LoRA on the last layers of attention and MLP, two of four layers on the client, images of 8 x 8."""
+    c = 2
+    setup = replace(setup_of(registry, tiny_vit(), [L], LORA, optimizer=SGD), backbone=Blocks(tiny_vit()))
+    method = split_adapters(setup, client_layers=c)
+    cost = method.cost(L, 0)
+    adapter = R * (D + D) + R * (H + D)
+    low = matmul(T, D, R) + matmul(T, R, D) + matmul(T, H, R) + matmul(T, R, D)
+    sent = {one.what: one for one in cost.sent}
+    assert cost.bytes_down == BYTES * (OF_HEAD + c * OF_BLOCK + c * adapter)
+    assert cost.bytes_up == BYTES * c * adapter
+    assert sent["features"].up_per_image == BYTES * T * D + 8 and sent["gradients"].down_per_image == BYTES * T * D
+    # No gradient goes to the images: below the first adapter, of attention's last layer, nothing is gone back through.
+    first = BLOCK_BACK - (2 * 2 * matmul(T, D, T) + matmul(T, D, 3 * D) + matmul(T, D, D)) - matmul(T, D, R)
+    assert cost.flops_per_image == PATCHES + c * (BLOCK + low) + (c - 1) * BLOCK_BACK + first + c * 2 * low
+    assert cost.server.flops_per_image == (L - c) * (BLOCK + BLOCK_BACK + 3 * low) + 3 * HEAD
+    assert method.running(None) is None and list(method.holds(L, 0)) == [0, 1]
