@@ -164,8 +164,19 @@ def test_the_shipped_boards_carry_hashes_of_their_suites_and_of_salts_and_lite_p
         }
         listed = {one if isinstance(one, str) else one["name"] for one in plain["methods"]}
         assert {board.control, *board.references} <= listed
-    states = {row.state for entry in home.entries.values() for row in entry.boards.values()}
-    assert states == {"submitted"}  # nobody else has run them again
+
+
+def test_the_shipped_rows_rank_where_a_re_run_of_their_commits_seeds_is_recorded():
+    home = Home(Path(__file__).parents[2] / "board")
+    lite = home.board("lite")
+    for entry, row in ((entry, row) for entry in home.entries.values() for row in entry.boards.items()):
+        name, state = row[0], row[1].state
+        record = read_record(entry, name)
+        assert (state, bool(record)) in (("rerun", True), ("submitted", False)), (entry.name, name)
+        if record:
+            assert name == "lite" and objections(record) == [] and record["claim"] == hash_of_claim(entry, name)
+            assert record["seeds"] == hidden_seeds(lite, lite.hidden.salt, record["commit"])
+            assert (home.folder / record["results"]).is_dir()
 
 
 def test_a_challenge_with_another_setting_marks_both_rows(home, isolated):
