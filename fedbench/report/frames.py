@@ -323,7 +323,15 @@ def _only(found: pandas.DataFrame, columns: Sequence[str]) -> pandas.DataFrame:
         keep += [main, *(other for other, of in WITH.items() if of == main and main != "verdict")]
     kept = [name for name in dict.fromkeys(keep) if name in found.columns]
     hidden = [name for name in ("role", "ranked", "status") if name in found.columns and name not in kept]
-    return with_attrs(found[[*kept, *hidden]], columns=kept)
+    legend = [text for text in found.attrs["legend"] if not (of := _explained(found, text)) or of & {*kept}]
+    return with_attrs(found[[*kept, *hidden]], columns=kept, legend=legend)
+
+
+def _explained(found: pandas.DataFrame, text: str) -> set[str]:
+    """The columns whose titles, or their beginnings, a sentence of a legend has before its colon."""
+    about = [_bare(name) for name in text.partition(": ")[0].split(", ")]
+    titles = {name: _bare(format_of(found, name).title or name) for name in map(str, found.columns)}
+    return {name for name, title in titles.items() if any(title.startswith(one) for one in about if one)}
 
 
 def column_of(found: pandas.DataFrame, name: str) -> str:

@@ -35,6 +35,20 @@ ROWS = frame(
 )
 
 
+def test_a_legend_explains_the_columns_that_are_shown():
+    sentences = [
+        "mean, group: over seeds.",
+        "memory: the estimate of the largest client.",
+        "gap: minus the ceiling's mean.",
+        "No column is called so: it stays.",
+    ]
+    explained = frame(ROWS.to_dict("records"), list(ROWS.columns), caption="a test", by=(), legend=sentences)
+    explained.attrs["formats"] = ROWS.attrs["formats"]
+    assert chosen(explained).attrs["legend"] == sentences
+    assert chosen(explained, columns=["gap"]).attrs["legend"] == sentences[2:]
+    assert chosen(explained, columns=["group,memory"]).attrs["legend"] == [*sentences[:2], sentences[3]]
+
+
 def test_the_best_comes_first_then_blanks_and_either_way_when_asked():
     def order(*sort):
         return chosen(ROWS, sort=sort)["method"].tolist()
