@@ -169,8 +169,8 @@ def test_the_shipped_boards_carry_hashes_of_their_suites_and_of_salts_and_lite_p
 def test_the_shipped_rows_rank_where_a_re_run_of_their_commits_seeds_is_recorded():
     home = Home(Path(__file__).parents[2] / "board")
     lite = home.board("lite")
-    for entry, row in ((entry, row) for entry in home.entries.values() for row in entry.boards.items()):
-        name, state = row[0], row[1].state
+    rows = [(entry, name, row.state) for entry in home.entries.values() for name, row in entry.boards.items()]
+    for entry, name, state in rows:
         record = read_record(entry, name)
         assert (state, bool(record)) in (("rerun", True), ("submitted", False)), (entry.name, name)
         if record:
