@@ -171,7 +171,8 @@ class Continuations(TextWork):
         if self.dim == 576 and not SOURCE.lacks(NAME, folder):
             return AutoModelForCausalLM.from_pretrained(folder, dtype="float32").eval()
         shape = {"hidden_size": self.dim, "num_hidden_layers": self.layers, "num_attention_heads": self.heads}
-        config = LlamaConfig(**shape, intermediate_size=self.mlp, vocab_size=49_152, tie_word_embeddings=True)
+        more = {"intermediate_size": self.mlp, "num_key_value_heads": max(1, self.heads // 3)}
+        config = LlamaConfig(**shape, **more, vocab_size=49_152, tie_word_embeddings=True)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
             return AutoModelForCausalLM.from_config(config).eval()

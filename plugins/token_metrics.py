@@ -46,7 +46,9 @@ def exact_match():
 def number_match():
     """The share of texts where the last number that greedy decoding says is the last of the completion, a fraction.
 
-    As `flexible-extract` of lm-evaluation-harness on GSM8K, but numbers are compared and not how they are written.
+    It takes the last number, as `flexible-extract` of lm-evaluation-harness, but without examples in the prompt and
+    without its stop strings: an answer that does not end is decoded to `data.max_length`. Numbers are compared, and not
+    how they are written.
     """
     return _of_rows(lambda sums, examples: (sums[NUMBER] / examples).item())
 

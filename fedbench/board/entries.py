@@ -64,7 +64,7 @@ class Board(Keys):
         trials: how many candidates every method has.
         seeds: those of submitted results.
         tolerance: points that a cell may differ by where it is run again.
-        control: what the fall on a new draw of the data is compared with.
+        control: what the fall on new draws of the data is compared with.
         references: methods that every re-run computes as well, to compare with.
         sets: settings of the command line.
         held_out: the option of the data set that draws other examples, if there is one.

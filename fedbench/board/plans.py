@@ -12,7 +12,7 @@ from fedbench.board.entries import Board, Entry
 from fedbench.disk import hash_of_json
 from fedbench.errors import UserError
 from fedbench.registry.registry import Registry
-from fedbench.results.index import CELLS
+from fedbench.results.packed_tables import folder_of, packed_tables
 from fedbench.results.tuning import Contest, contests
 from fedbench.runner import runner
 from fedbench.suite import Suite, load
@@ -117,5 +117,6 @@ def run(board: Board, text: str, methods: Sequence[str], seeds: Sequence[int], f
         raise UserError(f"{counted(len(done.failed), 'cell')} failed, {name} of them: {manifest['reason']}")
     if lost := (*done.undecided, *done.unstable):
         raise UserError(f"no candidate can win: {', '.join(lost)}")
-    shutil.rmtree(done.folder / CELLS, ignore_errors=True)  # the tables are packed, and are what is committed
+    for id in packed_tables(done.folder).ids:  # what is committed are tables
+        shutil.rmtree(folder_of(done.folder, id), ignore_errors=True)
     return done.folder

@@ -33,8 +33,8 @@ class Continuing(Protocol):
 
 
 @runtime_checkable
-class Speaking(Continuing, Protocol):
-    """What it has besides, where whole answers are decoded."""
+class Decoding(Continuing, Protocol):
+    """A tokenizer that can also turn ids back into text."""
 
     def text(self, ids: Sequence[int]) -> str:
         """Return the text of these ids, without special tokens."""

@@ -161,7 +161,7 @@ def token_scores(answer: TokenStates, y: Tensor) -> TokenScores:
 
 
 def example_rows(scores: TokenScores, y: Tensor, chosen: Tensor | None = None, number: Tensor | None = None) -> Tensor:
-    """(B, 6) float64: an example's NLL, TOKENS, HITS, and whether it is CHOSEN and EXACT and has the right NUMBER.
+    """(B, 6) float64: an example's NLL, TOKENS, HITS, and whether it is CHOSEN and EXACT and its NUMBER is right.
 
     A completion is what greedy decoding says where every one of its tokens, and its end, has the largest logit after
     those before it.
@@ -170,7 +170,7 @@ def example_rows(scores: TokenScores, y: Tensor, chosen: Tensor | None = None, n
         scores: of its tokens.
         y: (B, T), the tokens, UNCOUNTED where they do not count.
         chosen: (B,) bool, whether it is the likeliest of its choices.
-        number: (B,) bool, whether the model comes to its number. Of what was not asked, neither is so.
+        number: (B,) bool, whether the last number of its answer is right. None counts as false.
     """
     at = y != UNCOUNTED
     tokens, hits = at.sum(1), scores.hits.sum(1)

@@ -328,8 +328,9 @@ def _only(found: pandas.DataFrame, columns: Sequence[str]) -> pandas.DataFrame:
 
 
 def _explained(found: pandas.DataFrame, text: str) -> set[str]:
-    """The columns whose titles, or their beginnings, a sentence of a legend has before its colon."""
-    about = [_bare(name) for name in text.partition(": ")[0].split(", ")]
+    """The columns whose titles, or their beginnings, stand before a colon in the sentences of a legend's entry."""
+    headings = [part.rpartition(". ")[2] for part in text.split(": ")[:-1]]
+    about = [_bare(name) for heading in headings for name in heading.split(", ")]
     titles = {name: _bare(format_of(found, name).title or name) for name in map(str, found.columns)}
     return {name for name, title in titles.items() if any(title.startswith(one) for one in about if one)}
 

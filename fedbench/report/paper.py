@@ -182,6 +182,8 @@ def _apart(
         first = papers[0]
         theirs = "the data and backbones below" if papers[1:] else f"{first.dataset} with {first.backbone}"
         pairs.append((f"on {board.place.dataset} with {board.place.backbone}", theirs))
+    if board.metric not in (scores := sorted({row.score for paper in papers for row in paper.values.values()})):
+        pairs.append((f"by {board.metric}", " or ".join(scores)))
     if board.place.profile != "paper":
         pairs.append((f"with the profile {board.place.profile}", "the profile paper"))
     if config.get("backbone", {}).get("pretrained") is False:

@@ -237,6 +237,7 @@ class Expected:
 
     Attributes:
         variant: the sweep point, without what overlay and command line add to it.
+        score: the metric that is printed.
         rounds: after how many, None where the suite does not say.
     """
 
@@ -250,6 +251,7 @@ class Expected:
     std: float | None = None
     rounds: int | None = None
     source: str = ""
+    score: str = "accuracy"
 
 
 def write_expected(suite_folder: Path, suite: str, rows: Iterable[Mapping[str, Any]]) -> None:

@@ -79,9 +79,10 @@ class Continuations(Inputs):
             yield self.sent(x), self.sent(y), self.sent(characters(others))
 
     def prompts(self, indices: Sequence[int] | np.ndarray) -> list[list[int]]:
-        """The ids before the first token that counts."""
-        starts = (self.y[indices] != UNCOUNTED).argmax(1) + 1
-        return [self.x[i, :start].tolist() for i, start in zip(indices, starts, strict=True)]
+        """Their ids, of long ones the last that are half of `most`: answers are given the same room, whatever their
+        length."""
+        pieces = self.tokenizer.pieces([self.labelled.text[i] for i in indices], begins=True)  # type: ignore[misc]
+        return [ids[-max(1, self.most // 2) :] for ids in pieces]
 
     def _most(self, indices: np.ndarray) -> int:
         return min(self.size, -(-int(self.lengths[indices].max()) // EVERY) * EVERY)

@@ -125,7 +125,8 @@ class Simulation:
             ref["name"]: checked_metric(registry.catalogue.find("metric", ref["name"]), registry.make("metric", ref))
             for ref in self.config["evaluation"]["metrics"]
         }
-        if fault := metrics_fault(metrics, self.dataset, self.federated.test):
+        scored = [self.federated.test, *([self.train] if self.config["evaluation"].get("validation") else [])]
+        if fault := metrics_fault(metrics, self.dataset, scored):
             raise UserError(fault)
         images, test = self.config["evaluation"]["batch_size"], self.federated.test
         if self.fast and isinstance(self.model, Blocks) and self.device != "meta":

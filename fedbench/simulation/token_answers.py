@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from fedbench.method import Predict
-from fedbench.models.continuations import Encoded, Speaking, must_end
+from fedbench.models.continuations import Decoding, Encoded, must_end
 from fedbench.models.heads import UNCOUNTED, TokenScores, TokenStates, example_rows, token_scores, without_end
 from fedbench.models.kernels import frozen_linear
 from fedbench.models.layered import EVERY
@@ -22,7 +22,7 @@ from fedbench.simulation.next_tokens import Continuations, characters, padded
 from fedbench.types import Dataset, Texts
 
 CHOICE = "choice_accuracy"  # the metric for which choices are scored, too
-NUMBER = "number_match"  # that for which whole answers are decoded
+NUMBER = "number_match"  # the metric for which answers are decoded
 NUMERAL = re.compile(r"(?:(?<!\d)-)?\d[\d,]*(?:\.\d+)?")
 
 
@@ -62,12 +62,12 @@ def _mean_nll(nll: Tensor, y: Tensor, characters: Tensor) -> Tensor:
 
 def named(given: Any, x: Tensor) -> dict[str, TokenStates]:
     """What a predictor gave, by output. Raises ValueError where that is nothing for a head of tokens."""
-    named = given if isinstance(given, Mapping) else {"": given}
-    for name, answer in named.items():
+    outputs = given if isinstance(given, Mapping) else {"": given}
+    for name, answer in outputs.items():
         if not isinstance(answer, TokenStates) or answer.states.shape[:2] != x.shape:
             found = type(answer).__name__
             raise ValueError(f"a predictor's {name!r} must be TokenStates of next tokens {tuple(x.shape)}, not {found}")
-    return dict(named)
+    return dict(outputs)
 
 
 def last_number(text: str) -> Decimal | None:
@@ -80,13 +80,13 @@ def last_number(text: str) -> Decimal | None:
 def greedy(predict: Predict, texts: Continuations, prompts: Sequence[list[int]], output: str = "") -> list[list[int]]:
     """The tokens that a model says after each prompt, without the one that ends its text.
 
-    Each is the token with the largest logit after all tokens before it. A text that does not end goes on for as long as
-    the model takes it. Nothing is kept from one token to the next, so every token costs a whole pass: in return any
-    model can be asked that answers texts.
+    Each is the token with the largest logit after all tokens before it. An answer that does not end goes on until
+    prompt and answer have `most` tokens. Nothing is kept from one token to the next, so every token costs a whole pass:
+    in return any model of texts can be asked.
 
     Args:
         predict: the model.
-        texts: whose tokenizer and longest text hold.
+        texts: where the tokenizer and `most` are from.
         prompts: their ids, one each at least.
         output: which of the model's outputs is asked.
     """
@@ -108,25 +108,35 @@ def greedy(predict: Predict, texts: Continuations, prompts: Sequence[list[int]],
 
 
 def right_numbers(predict: Predict, texts: Continuations, indices: np.ndarray, output: str) -> Tensor:
-    """(B,) bool: whether the last number that is said after each prompt is the last one of its completion."""
+    """(B,) bool: whether the last number that is said after each prompt is the last one of its completion, both as the
+    tokenizer writes them."""
     tokenizer, completions = texts.tokenizer, texts.labelled.completion
-    assert isinstance(tokenizer, Speaking) and completions is not None  # see `metrics_fault`
+    assert isinstance(tokenizer, Decoding) and completions is not None  # see `metrics_fault`
+    wanted = [last_number(tokenizer.text(ids)) for ids in tokenizer.pieces([completions[i] for i in indices])]
     said = greedy(predict, texts, texts.prompts(indices), output)
-    pairs = zip(said, indices, strict=True)
-    return torch.tensor([last_number(tokenizer.text(ids)) == last_number(completions[i]) for ids, i in pairs])
+    numbers = [last_number(tokenizer.text(ids)) for ids in said]
+    return torch.tensor([one is not None and one == other for one, other in zip(numbers, wanted, strict=True)])
 
 
-def metrics_fault(metrics: Mapping[str, Any], dataset: Dataset, test: Inputs) -> str:
-    """Why the metrics of a cell cannot be read off its task's answers; "" where they can."""
+def metrics_fault(metrics: Mapping[str, Any], dataset: Dataset, scored: Iterable[Inputs]) -> str:
+    """Why the metrics of a cell cannot be read off its task's answers; "" where they can.
+
+    scored: its test examples, and those that validation examples are from.
+    """
     if fault := task_fault(dataset.task, metrics):
         return fault
+    return next(filter(None, (_texts_fault(metrics, one) for one in scored)), "")
+
+
+def _texts_fault(metrics: Mapping[str, Any], test: Inputs) -> str:
+    """Why these texts cannot be scored by the metrics."""
     texts = test.labelled
     if not isinstance(texts, Texts) or texts.length:
         return ""
     if CHOICE in metrics and texts.choices is None:
-        return f"evaluation.metrics: {CHOICE} looks for a completion among given choices, and the data has none"
+        return f"evaluation.metrics: {CHOICE} looks for a completion among given choices, and there are none"
     if NUMBER in metrics and isinstance(test, Continuations):
-        if not isinstance(test.tokenizer, Speaking):
+        if not isinstance(test.tokenizer, Decoding):
             return f"evaluation.metrics: {NUMBER} reads what the model says, and the backbone's tokenizer has no `text`"
         if lacking := sum(last_number(one) is None for one in texts.completion or [""] * len(texts)):
             return f"evaluation.metrics: {NUMBER} needs a number in every completion, and {lacking} have none"

@@ -355,6 +355,7 @@ class ExpectedKeys(TypedDict):
     backbone: str
     method: Annotated[str, Field(description="a method of the suite, or one of its answers, as in `METHOD/local`")]
     metric: Annotated[str, Field(description="a domain, or average")]
+    score: NotRequired[Annotated[str, Field(description="what is printed, if not accuracy")]]
     value_percent: float
     std: NotRequired[NotNegative]
     rounds: NotRequired[Count]
@@ -369,6 +370,7 @@ class ExpectedFileKeys(TypedDict):
     paper: str
     table: NotRequired[str]
     dataset: NotRequired[str]
+    score: NotRequired[Annotated[str, Field(description="what is printed, if not accuracy")]]
 
 
 @closed

@@ -51,7 +51,8 @@ def _chosen(request: Node, folder: Path, problems: Problems) -> list[Node]:
     rows = [row for row in _rows(text, path, problems) if wanted.items() <= row[1].items()]
     if not rows and len(problems) == before:
         problems.add(file.mark, f"{path}: has no row with {', '.join(f'{k} {shown(v)}' for k, v in wanted.items())}")
-    return [_node(mark, cells) for mark, cells in rows]
+    score = {"score": str(request.at("score").value)} if request.get("score") else {}
+    return [_node(mark, {**cells, **score}) for mark, cells in rows]
 
 
 def _rows(text: str, path: str, problems: Problems) -> Iterator[tuple[Mark, dict[str, str]]]:

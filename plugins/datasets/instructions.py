@@ -65,7 +65,7 @@ def make(
         between: what stands between the two.
         messages: in place of both a column of chats, lists of `role` and `content`, the last of which is the
             completion; the chat template of `tokenizer` writes them.
-        choices: a column of lists of other completions, for `choice_accuracy`.
+        choices: a column of lists of other completions, for `choice_accuracy`; rows for training need none.
         domain, split: columns of domains (without one, all are one) and of `train` and `test`. Without a column, files
             that are named train and test say it, or else test_fraction of each domain is drawn by split_seed.
 
@@ -77,7 +77,7 @@ def make(
         raise UserError("instructions: `messages` are written by a chat template: say whose with `tokenizer`")
     prompts = [prompt] if isinstance(prompt, str) else list(prompt)
     wanted = [messages] if messages else [*prompts, completion]
-    rows = _rows(root, hub, [*wanted, *filter(None, (choices, domain, split))])
+    rows = _rows(root, hub, [*wanted, *filter(None, (domain, split))], choices, split)
     template = _chat(str(tokenizer)) if messages else None
     found = []
     for row, named in rows:
@@ -89,7 +89,8 @@ def make(
             raise UserError(f"{row.place}: the completion is empty: there is nothing in it to learn")
         where = cell(row, domain).strip() if domain else "all"
         part = _split(row, split) if split else named
-        found.append(_Found(row.place, *said, where, part, _choices(row, choices) if choices else ()))
+        others = _choices(row, choices) if choices and part != "train" else ()
+        found.append(_Found(row.place, *said, where, part, others))
     return _dataset(found, test_fraction, split_seed)
 
 
@@ -115,16 +116,27 @@ def _texts(half: Sequence[_Found], domains: Sequence[str]) -> Texts:
     return Texts([one.prompt for one in half], np.zeros_like(domain), domain, completion=completions, choices=choices)
 
 
-def _rows(root: str | None, hub: str | None, columns: Sequence[str]) -> Iterator[tuple[Row, str]]:
+def _rows(
+    root: str | None, hub: str | None, columns: Sequence[str], choices: str | None, split: str | None
+) -> Iterator[tuple[Row, str]]:
     """The rows of all tables, or of a data set of the Hub, each with the split that its file is named after, "" where
-    not all files are. Raises UserError for a lacking column."""
+    files are not. Raises UserError for a lacking column, and where some files alone are named after splits."""
     if root is not None:
         files = tables_at(root_of("instructions", root))
-        splits = {file.stem for file in files} == set(SPLITS)
+        stems = {file.stem for file in files}
+        named = split is None and stems >= set(SPLITS)
+        if named and (others := [file.name for file in files if file.stem not in SPLITS]):
+            raise UserError(
+                f"{root} has files named train and test, and also {', '.join(others)}: move what is neither, or give "
+                "`split`, a column"
+            )
         for file in files:
-            _must_have(str(file), columns_of(file), columns)
-            yield from ((row, file.stem if splits else "") for row in rows_of(file, columns))
+            part = file.stem if named else ""
+            own = [*columns, choices] if choices and part != "train" else list(columns)
+            _must_have(str(file), columns_of(file), own)
+            yield from ((row, part) for row in rows_of(file, own))
         return
+    columns = [*columns, choices] if choices else list(columns)
     table = of_hub(str(hub), None, "train")
     _must_have(str(hub), table.column_names, columns)
     for number, cells in enumerate(table.select_columns(list(dict.fromkeys(columns)))):

@@ -39,7 +39,7 @@ def test_a_legend_explains_the_columns_that_are_shown():
     sentences = [
         "mean, group: over seeds.",
         "memory: the estimate of the largest client.",
-        "gap: minus the ceiling's mean.",
+        "simulated: by the clock. gap: minus the ceiling's mean.",
         "No column is called so: it stays.",
     ]
     explained = frame(ROWS.to_dict("records"), list(ROWS.columns), caption="a test", by=(), legend=sentences)

@@ -155,6 +155,8 @@ def test_answers_are_decoded_token_by_token_to_their_end_or_as_far_as_the_model_
     predict = bigrams({1: 2, 2: 3, 3: END, 6: 7, 7: 6})
     prompts = own.prompts([0, 1, 2])
     assert prompts == [[1], [5, 0, 1], [6]]
+    long = Continuations(texts(["12345678"], ["2"]), Digits(), 8, "cpu")
+    assert long.prompts([0]) == [[5, 6, 7, 8]], "its answer has half of the room, however long it should be"
     assert greedy(predict, own, prompts) == [[2, 3], [2, 3], [7, 6, 7, 6, 7, 6, 7, 6]]
 
 
@@ -182,17 +184,19 @@ def test_metrics_of_another_task_and_choices_that_are_not_there_are_one_line(reg
     metrics = {name: registry.make("metric", {"name": name}) for name in ("nll", "choice_accuracy", "accuracy")}
     dataset = Dataset(("d",), ("text",), "", lambda: None, texts=True, task=NEXT_TOKEN)
     given = continuations(["a"], ["b"])
-    assert "accuracy is a metric of classification" in metrics_fault(metrics, dataset, given)
+    assert "accuracy is a metric of classification" in metrics_fault(metrics, dataset, [given])
     assert "nll is a metric of next_token" in task_fault("classification", metrics)
     del metrics["accuracy"]
-    assert "the data has none" in metrics_fault(metrics, dataset, given)
-    assert not metrics_fault(metrics, dataset, continuations(["a"], ["b"], [["c"]]))
+    chosen = continuations(["a"], ["b"], [["c"]])
+    assert "there are none" in metrics_fault(metrics, dataset, [given])
+    assert "there are none" in metrics_fault(metrics, dataset, [chosen, given])  # validation examples have no choices
+    assert not metrics_fault(metrics, dataset, [chosen])
 
 
 def test_numbers_need_a_tokenizer_that_says_texts_and_a_number_in_every_completion(registry):
     metrics = {"number_match": registry.make("metric", {"name": "number_match"})}
     dataset = Dataset(("d",), ("text",), "", lambda: None, texts=True, task=NEXT_TOKEN)
-    assert "tokenizer has no `text`" in metrics_fault(metrics, dataset, continuations(["a"], ["b 1"]))
+    assert "tokenizer has no `text`" in metrics_fault(metrics, dataset, [continuations(["a"], ["b 1"])])
     spoken = [Continuations(texts(["1", "1"], [one, "2"]), Digits(), 8, "cpu") for one in ("none", "3")]
-    assert "a number in every completion, and 1 have none" in metrics_fault(metrics, dataset, spoken[0])
-    assert metrics_fault(metrics, dataset, spoken[1]) == ""
+    assert "a number in every completion, and 1 have none" in metrics_fault(metrics, dataset, spoken[:1])
+    assert metrics_fault(metrics, dataset, spoken[1:]) == ""

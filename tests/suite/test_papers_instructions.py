@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from made_up import KnownFacts
 from fedbench.cli import main
 from fedbench.registry.registry import Registry
 from fedbench.suite import load
+from fedbench_plugins.backbones.text_models import MOST
 
 PAPERS = Path(__file__).parents[2] / "suites/papers"
 GSM8K, MMLU = PAPERS / "fedsa_lora/gsm8k.yaml", PAPERS / "flora/mmlu.yaml"
@@ -45,7 +47,10 @@ def test_three_clients_share_word_problems(catalogue):
         assert config["data"]["partition"] == {"name": "iid", "clients": 3}
         assert (config["adapter"]["rank"], config["adapter"]["alpha"], config["adapter"]["dropout"]) == (8, 16, 0.05)
         assert (train["rounds"], train["max_steps"], train["batch_size"]) == (100, 30, 1)
-        assert (train["optimizer"]["name"], train["optimizer"]["lr"]) == ("sgd", 0.005)
+        plain = {"name": "sgd", "lr": 0.005, "momentum": 0.0, "weight_decay": 0.0}
+        assert {key: train["optimizer"][key] for key in plain} == plain and train["clip"] is None
+        assert config["data"]["max_length"] <= MOST
+    assert {row["score"] for row in found.expected} == {"number_match"}
     printed = {row["method"]: row["value_percent"] for row in found.expected}
     assert printed == {"lora": 46.24, "ffa_lora": 46.32, "fedsa_lora": 46.63}
 
@@ -58,6 +63,7 @@ def test_ten_clients_have_one_rank_or_those_of_the_code(catalogue):
         assert adapter["alpha"] == 2 * adapter["rank"] == (32 if cell.scenario == "equal_ranks" else 128)
         assert config["data"]["partition"] == {"name": "iid", "clients": 10}
         assert (train["rounds"], train["local_epochs"], train["batch_size"], train["micro_batch"]) == (3, 1, 128, 16)
+        assert config["data"]["max_length"] <= MOST
     assert not found.expected
 
 
@@ -88,5 +94,12 @@ def test_answers_of_word_problems_are_run_tested_and_set_beside_the_printed_ones
 
     said("run", str(GSM8K), *sets, "--results", results, "--jobs", "1")
     shown = said("compare", "paper", results, "--metric", "number_match")
-    assert "not comparable" in shown and "46.63" in shown and "46.24" in shown
+    assert "not comparable" in shown and "46.63" in shown and "46.24" in shown and "by number_match" not in shown
+    measured = csv.DictReader(
+        said("compare", "paper", results, "--metric", "number_match", "--format", "csv").splitlines()
+    )
+    found = {row["method"]: row["measured_percent"] for row in measured}
+    assert {float(value) for value in found.values()} == {0.0} and len(found) == 4, (
+        "the embedded decoder knows no digit"
+    )
     assert "in percent, and nll is not" in said("compare", "paper", results, "--metric", "nll", code=2)

@@ -53,7 +53,7 @@ def split_adapters(
         setup: what the runner hands to a method.
         client_layers: how many of the first layers are the clients'; None for CLIENT_LAYERS, or all but one of fewer.
         server: whether it steps after every client's batch, or once for the batches of all.
-        server_lr: its rate; None for the clients'.
+        server_lr: its rate; None for the clients', and theirs for classifiers.
         server_optimizer: its own; None for the clients', whose moments it keeps from round to round.
         aggregator: of the clients' adapters, a reference to a component or a function.
         objective: a reference to a component, or a function.
@@ -128,13 +128,12 @@ class SplitAdapters:
         before = dict(places(state))
         load(server_side, {place: before[place] for place in server_side})
         train = self.setup.train
-        options = self.own or {**train["optimizer"], "head_lr": None}
-        server = OwnOptimizer(server_side, options, state["server"])
+        server = OwnOptimizer(server_side, self.own or train["optimizer"], state["server"], self._heads)
         start = {place: before[place] for place in clients_side}
         clients = [_Client(self, n, cohort, start, t) for n in range(len(cohort))]
         for k in range(max((client.steps for client in clients), default=0)):
             asked = [client for client in clients if k < client.steps]
-            self._step(asked, server, train["optimizer"]["lr"] if self.server_lr is None else self.server_lr, t)
+            self._step(asked, server, t)
         plan = self.plan(len(cohort))
         uploads = self.setup.receive(self._uploads(clients, cohort), state, plan, cohort, t)
         report = Report(plan, cohort, uploads, [self.cost(0, t)] * len(cohort))
@@ -144,7 +143,13 @@ class SplitAdapters:
         learnt = by_layer({**before, **now}, self.model.num_layers)
         return self.aggregate({**state, **learnt, "server": server.kept()}, uploads, plan, cohort), report
 
-    def _step(self, clients: Sequence[_Client], server: OwnOptimizer, lr: float, t: int) -> None:
+    @property
+    def _heads(self) -> list[nn.Parameter]:
+        """The classifier, where the clients' rate for classifiers is the server's, too."""
+        own_rate = self.server_lr is None and self.setup.train["optimizer"].get("head_lr") is not None
+        return [p for place, p in self.sides[1].items() if own_rate and at_classifier(place)]
+
+    def _step(self, clients: Sequence[_Client], server: OwnOptimizer, t: int) -> None:
         """One batch of each client, and what the server learns of them.
 
         It takes a step for each, or one along the mean over all their examples (or tokens).
@@ -162,16 +167,17 @@ class SplitAdapters:
             for place, g in gradient.items():
                 total[place] = total.get(place, 0) + share * g
             if self.in_turn:
-                self._learn(server, total, lr)
+                self._learn(server, total)
                 total = {}
         if total:
-            self._learn(server, total, lr)
+            self._learn(server, total)
 
-    def _learn(self, server: OwnOptimizer, gradient: Mapping[str, Tensor], lr: float) -> None:
+    def _learn(self, server: OwnOptimizer, gradient: Mapping[str, Tensor]) -> None:
         if (most := self.setup.train["clip"]) is not None:
             norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(g) for g in gradient.values()]))
             gradient = {place: g * torch.clamp(most / (norm + 1e-6), max=1.0) for place, g in gradient.items()}
-        server.step(gradient, lr)
+        rates = self.setup.train["optimizer"]
+        server.step(gradient, rates["lr"] if self.server_lr is None else self.server_lr, rates.get("head_lr") or 0.0)
 
     def plan(self, N: int) -> Plan:
         """Everybody has the first layers, and nobody a classifier."""

@@ -41,7 +41,8 @@ class Cut:
     ) -> None:
         if model.reads_texts:
             raise NotApplicable(
-                "split learning here is for images: clients would have to send the padding of texts, too"
+                "this method cuts models of images: clients would have to send the padding of texts, too; splitlora "
+                "takes texts"
             )
         if any(name.startswith("rope.") for name, _ in model.model.named_parameters()):
             raise NotApplicable("rotary positions that are learned are read on both sides of the cut, and sent by none")

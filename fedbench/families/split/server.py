@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import (
     Annotated,
@@ -127,24 +127,29 @@ class OwnOptimizer:
     It steps w_E in place; its moments and numbers of steps last from round to round.
     """
 
-    def __init__(self, w_E: Tensors, options: Mapping[str, Any], kept: Mapping[str, Tensors]) -> None:
+    def __init__(
+        self, w_E: Tensors, options: Mapping[str, Any], kept: Mapping[str, Tensors], heads: Sequence[Tensor] = ()
+    ) -> None:
         """Make a server.
 
         Args:
             w_E: The encoder's weights, by name.
             options: As a suite's, without the learning rate.
             kept: By parameter, as `kept` gave it; empty before the first step.
+            heads: Those that are classifiers', where they have a rate of their own.
         """
         self.w_E = w_E
-        self.optimizer = make_optimizer(list(w_E.values()), {**options, "lr": 0.0})
+        rates = {"lr": 0.0, "head_lr": 0.0 if heads else None}
+        self.optimizer = make_optimizer(list(w_E.values()), {**options, **rates}, heads=heads)
         for name, parts in kept.items():
             # Torch counts steps on the CPU, wherever the weights are.
             place = {part: "cpu" if part == "step" else w_E[name].device for part in parts}
             self.optimizer.state[w_E[name]] = {part: value.to(place[part], copy=True) for part, value in parts.items()}
 
-    def step(self, gradient: Tensors, lr: float) -> None:
+    def step(self, gradient: Tensors, lr: float, head_lr: float = 0.0) -> None:
         """One step on this gradient."""
-        self.optimizer.param_groups[0]["lr"] = lr
+        for group, rate in zip(self.optimizer.param_groups, (lr, head_lr), strict=False):
+            group["lr"] = rate
         for name, w in self.w_E.items():
             w.grad = gradient[name]
         self.optimizer.step()

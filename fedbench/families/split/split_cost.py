@@ -12,10 +12,11 @@ from torch import Tensor
 
 from fedbench.families.split.cut import AFTER, Cut
 from fedbench.models.backbone import HEAD, Blocks, identity, once, parameters_of
+from fedbench.models.cost import Shape, head_bytes, whole
 from fedbench.models.counting import BATCH, blank, count, most_alive, one_image, quickest
 from fedbench.models.optimizer import optimizer_states
 from fedbench.models.param_paths import of_classifier
-from fedbench.types import ClientCost, Frozen, Objective, Sent, ServerCost
+from fedbench.types import ClientCost, Exit, Frozen, Objective, Sent, ServerCost
 
 
 @dataclass(frozen=True)
@@ -210,7 +211,7 @@ def of_adapters(
     behind = sum(nbytes for name, nbytes in rest.items() if name.split(".")[0] in (*AFTER, "lm_head"))
     outside, batch = sum(rest.values()) - behind, train["batch_size"]
     words = outside if model.reads_texts else 0
-    labels = 8 * (image_size if model.predicts_tokens else 1)
+    labels = 8 * (image_size if model.predicts_tokens else 1) + (image_size if model.reads_texts else 0)  # and the mask
     sent = (
         Sent("embedding", words),
         Sent("backbone", outside - words + c * layer),
@@ -220,6 +221,7 @@ def of_adapters(
     )
     states = optimizer_states(train["optimizer"])
     saved, (fixed, per_image) = H.passes.saved, at_once
+    head = head_bytes(Shape(model), whole(model.num_layers, [Exit(model.num_layers, HEAD)]), loss, batch * image_size)
     tied = words if model.predicts_tokens and "lm_head" not in frozen else 0  # the head, which is the embedding
     return ClientCost(
         flops_per_image=H.passes.forward + H.passes.backward,
@@ -233,6 +235,7 @@ def of_adapters(
             flops_per_image=E.passes.forward + E.passes.backward,
             memory_bytes=behind
             + tied
+            + head
             + (model.num_layers - c) * layer
             + E.weights * (3 + optimizer_states(server_optimizer or train["optimizer"]))
             + batch * E.passes.saved,

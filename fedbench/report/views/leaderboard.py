@@ -228,7 +228,7 @@ def _legend(boards: Sequence[Leaderboard], present: set[str]) -> list[str]:
         found.append(f"gap: average minus that of {' or '.join(baselines)}, paired by seed.")
     if "gap_low" in present:
         verdicts = legend_of_verdicts(boards[0].metric, boards[0].margin)
-        found.append(f"gap, verdict: its interval is Student's t, and q is p after Benjamini-Hochberg. {verdicts}")
+        found.append(f"gap, verdict: intervals of gaps are Student's t; q is p after Benjamini-Hochberg. {verdicts}")
     return found + [text for name, text in MEANINGS.items() if name in present]
 
 

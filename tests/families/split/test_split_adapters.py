@@ -88,6 +88,17 @@ def test_a_client_that_does_not_arrive_changes_neither_side(registry, server):
     assert not apart(*of([False, False, False], lambda y: y))
 
 
+@pytest.mark.parametrize(("options", "moves"), [({}, False), ({"server_lr": 0.1}, True)])
+def test_the_clients_rate_for_classifiers_is_the_servers_too_unless_it_has_its_own(registry, options, moves):
+    setup = setup_of(registry, tiny_vit(), [L] * 3, LORA, optimizer={**SGD, "head_lr": 1e-30}, clip=1.0)
+    method = split_adapters(setup, client_layers=2, **options)
+    state = method.init(generator(0))
+    new, _ = method.round(state, 0, cohort_of([L] * 3, [4, 6, 2]), generator(0, 0))
+    before, after = sides(state, 2)[1], sides(new, 2)[1]
+    far = {place: (before[place] - after[place]).abs().max() for place in before}
+    assert all((far[place] > 1e-20) == (moves or not at_classifier(place)) for place in far if "lora_A" not in place)
+
+
 def test_moments_of_the_server_last_and_those_of_clients_do_not(registry):
     """A round that goes on from a state is the same round as one that never stopped."""
     cohort = cohort_of([L] * 3, [4, 6, 2])

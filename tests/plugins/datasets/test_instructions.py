@@ -47,10 +47,23 @@ def test_files_named_train_and_test_are_the_splits_where_there_are_no_others(tmp
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     splits = make(str(tmp_path)).load()
     assert splits.test.completion == ["Answer 6.", "Answer 7."] and len(splits.train) == 6
-    (tmp_path / "more.jsonl").write_text(json.dumps({**ROWS[0], "prompt": "One more?"}) + "\n")
-    assert make(str(tmp_path)).load().test.completion != ["Answer 6.", "Answer 7."]  # a fifth is drawn
+    (tmp_path / "more.jsonl").write_text(json.dumps(ROWS[0]) + "\n")
+    with pytest.raises(UserError, match="named train and test, and also more.jsonl: move what is neither"):
+        make(str(tmp_path))
+    assert len(make(str(tmp_path), split="split").load().test) == 2
     with pytest.raises(UserError, match="nowhere does not exist"):
         make(str(tmp_path / "nowhere"))
+
+
+def test_rows_for_training_need_no_choices(tmp_path):
+    rows = [{**row, **({"others": ["No."]} if row["split"] == "test" else {})} for row in ROWS]
+    for name in ("train", "test"):
+        own = [json.dumps(row) + "\n" for row in rows if row["split"] == name]
+        (tmp_path / f"{name}.jsonl").write_text("".join(own))
+    splits = make(str(tmp_path), choices="others").load()
+    assert splits.train.choices is None and splits.test.choices == [("No.",)] * 2
+    with pytest.raises(UserError, match="'prompt' must be a list of other completions"):
+        make(str(tmp_path), choices="prompt")
 
 
 def test_several_columns_choices_and_what_stands_between(tmp_path):

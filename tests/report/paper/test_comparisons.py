@@ -212,6 +212,12 @@ def test_sweep_points_have_numbers_of_their_own(suite):
     ]
 
 
+def test_what_is_measured_by_another_metric_than_is_printed_is_not_comparable(suite):
+    write_expected(suite, "s", [row | {"score": "number_match"} for row in numbers()])
+    measure(suite, "fedra", (0.9, 0.8))
+    assert compared(suite).apart == "measured by accuracy; the paper's numbers are for number_match: not comparable"
+
+
 def test_a_mean_over_clients_is_the_average(suite):
     row = numbers()[0] | {"metric": "mean_client_accuracy", "value_percent": 78.4, "std": 0.31}
     write_expected(suite, "s", [row])
