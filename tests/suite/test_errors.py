@@ -22,7 +22,7 @@ WRONG = {
         "suite: small\nsweeps: {}": 's.yaml:2:1: unknown key "sweeps"; did you mean "sweep"?',
         "suite: small\nadapter: lora": 's.yaml:2:1: unknown key "adapter"; it belongs to the settings, under defaults or a scenario',
         "suite: small\nexpected: [{scenario: skew, dataset: b}]": 's.yaml:2:12: expected[0] needs "backbone", "method", "metric", "value_percent"',
-        "suite: small\nexpected: 3": "s.yaml:2:11: expected: expected a mapping {file: a text, paper: a text, table: a text, dataset: a text}, or a list, each a mapping (key: value), got 3",
+        "suite: small\nexpected: 3": "s.yaml:2:11: expected: expected a mapping {file: a text, paper: a text, table: a text, dataset: a text, score: a text}, or a list, each a mapping (key: value), got 3",
         "suite: small\nexpected: {file: x, paper: y, tabel: z}": 's.yaml:2:31: unknown key "tabel" in expected; did you mean "table"?',
         "suite: small\nexpected: {file: x.csv}": 's.yaml:2:1: expected needs "paper"',
         "suite: small\nexpected: {file: x.csv, paper: y, table: 1}": "s.yaml:2:42: expected table: expected a text, got 1; write 1 in quotes",

@@ -12,7 +12,7 @@ from fedbench.registry.registry import Registry
 from fedbench.suite import Suite, load
 
 # The board `images` has the hash of tuned/field, which so keeps the methods that it had: these came later to field.
-LATER = {"block_stages", "batch_layers", "flasc", "fedkseed", "spry", "fwdllm"}
+LATER = {"block_stages", "batch_layers", "flasc", "fedkseed", "spry", "fwdllm", "splitlora"}
 ONE_SCENARIO = ("real", "definitions")  # tests in test_real.py and test_generation.py
 TUNED = sorted(path for path in (SHIPPED / "tuned").glob("*.yaml") if path.stem not in ONE_SCENARIO)
 
