@@ -33,6 +33,19 @@ def verdicts(board, method: str) -> dict[str, str]:
     return {pair.other: pair.verdict for pair in pairs if pair.method == method}
 
 
+def test_what_is_said_of_the_real_transformer_so_far():
+    (board,) = boards("real_tuned").values()
+    done = {row.label: row for row in board.rows if len(row.runs) == 6 and not row.output}
+    assert done.keys() == {"fedra", "inclusivefl", "allsmall", "head_only", "exit_probe", "majority"}
+    said("docs/findings.md", "Six of sixteen methods have run")
+    assert verdicts(board, "fedra") | {"inclusivefl": "better", "head_only": "inconclusive"} == verdicts(board, "fedra")
+    said("docs/findings.md", "InclusiveFL is below AllSmall, too, which trains and uses three layers")
+    assert verdicts(board, "allsmall")["inclusivefl"] == "better"
+    assert verdicts(board, "fedra")["exit_probe"] == "better"
+    assert max(done, key=lambda label: done[label].average.mean) == "head_only"
+    said("README.md", "FedRA beats InclusiveFL, and its difference to the probe is inconclusive")
+
+
 @pytest.fixture(scope="module")
 def mixer():
     return boards("extreme_hetero_tuned", "mixer")
@@ -72,7 +85,7 @@ def test_which_methods_of_the_field_have_no_results_yet():
     said("docs/findings_tables.md", "and the newer controls have no results yet")
     there = {result.entry.method for result in load([REFERENCE / "field_tuned"])}
     assert not {"legend", "fslora", "pooled", "pooled_probe"} & there
-    said("docs/findings_tables.md", "not yet FLASC, those of forward passes, stages and batches")
+    said("docs/findings_tables.md", "FLASC, SplitLoRA, those of forward passes, stages and batches, LEGEND, FSLoRA")
     tuned, field = ((REFERENCE.parents[1] / f"suites/{name}.yaml").read_text() for name in ("tuned/field", "field"))
-    for name in ("flasc", "fedkseed", "spry", "fwdllm", "block_stages", "batch_layers"):
+    for name in ("flasc", "fedkseed", "spry", "fwdllm", "block_stages", "batch_layers", "splitlora"):
         assert name in field and name not in tuned
