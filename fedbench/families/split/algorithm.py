@@ -81,9 +81,7 @@ def split(
         UserError: for options that contradict each other.
     """
     if setup.backbone.predicts_tokens:
-        raise NotApplicable(
-            "this method cuts models of images, and the head of next tokens is frozen; splitlora takes both"
-        )
+        raise NotApplicable("this method cuts models of images, and the head of next tokens is frozen")
     setup = with_optimizer(setup, optimizer)
     body = setup.backbone.model.named_parameters() if client_start == "pretrained" else ()
     came = {f"model.{name}": weights.detach().clone() for name, weights in body}  # before the encoder is drawn

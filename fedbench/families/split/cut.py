@@ -41,8 +41,7 @@ class Cut:
     ) -> None:
         if model.reads_texts:
             raise NotApplicable(
-                "this method cuts models of images: clients would have to send the padding of texts, too; splitlora "
-                "takes texts"
+                "this method cuts models of images: clients would have to send the padding of texts, too"
             )
         if any(name.startswith("rope.") for name, _ in model.model.named_parameters()):
             raise NotApplicable("rotary positions that are learned are read on both sides of the cut, and sent by none")
