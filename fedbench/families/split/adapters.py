@@ -163,18 +163,17 @@ class SplitAdapters:
             gradient = client.step(x, y, t)
             if not client.arrives:
                 continue
-            share = 1.0 if self.in_turn else counted(y) / whole
-            for place, g in gradient.items():
-                total[place] = total.get(place, 0) + share * g
             if self.in_turn:
-                self._learn(server, total)
-                total = {}
+                self._learn(server, gradient)
+                continue
+            for place, g in gradient.items():
+                total[place] = total.get(place, 0) + counted(y) / whole * g
         if total:
             self._learn(server, total)
 
     def _learn(self, server: OwnOptimizer, gradient: Mapping[str, Tensor]) -> None:
         if (most := self.setup.train["clip"]) is not None:
-            norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(g) for g in gradient.values()]))
+            norm = nn.utils.get_total_norm(list(gradient.values()))
             gradient = {place: g * torch.clamp(most / (norm + 1e-6), max=1.0) for place, g in gradient.items()}
         rates = self.setup.train["optimizer"]
         server.step(gradient, rates["lr"] if self.server_lr is None else self.server_lr, rates.get("head_lr") or 0.0)
