@@ -99,17 +99,21 @@ def devices(
     if suite is None:
         loaded = of_backbone(str(backbone), methods, list(SHIPPED), registry, choices)
     else:
-        try:
-            file = found(suite)
-        except UnknownName as error:
-            near = [*error.near, *nearest(suite, SHIPPED, most=2)]
-            raise UnknownName(f"{suite}: no device, no shipped suite and no file is called so", near) from None
-        loaded = load(file, registry.catalogue, **choices)
+        loaded = load(_suite_file(suite), registry.catalogue, **choices)
     chosen, facts = (scenarios, methods, seeds, variants), CachedFacts(registry, loaded.base)
     answer = fits_of(loaded, chosen, facts, images, timeout or DEADLINE)
     fits = fitting(loaded.name, answer.found, answer.missing, images, answer.ruled, answer.how)
     put(fits if form in ("csv", "json") else shared(fits), form)
     sys.exit(1 if warn_of_lost(registry) or answer.failed else 0)
+
+
+def _suite_file(given: str) -> str:
+    """The file of a suite. Raises UnknownName with the nearest suites and devices."""
+    try:
+        return found(given)
+    except UnknownName as error:
+        near = [*error.near, *nearest(given, SHIPPED, most=2)]
+        raise UnknownName(f"{given}: no device, no shipped suite and no file is called so", near) from None
 
 
 def measured(backbone: str, timeout: float | None) -> str:

@@ -211,12 +211,13 @@ def of_adapters(
     behind = sum(nbytes for name, nbytes in rest.items() if name.split(".")[0] in (*AFTER, "lm_head"))
     outside, batch = sum(rest.values()) - behind, train["batch_size"]
     words = outside if model.reads_texts else 0
-    labels = 8 * (image_size if model.predicts_tokens else 1) + (image_size if model.reads_texts else 0)  # and the mask
+    labels = 8 * (image_size if model.predicts_tokens else 1)
+    mask = image_size if model.reads_texts else 0
     sent = (
         Sent("embedding", words),
         Sent("backbone", outside - words + c * layer),
         Sent("adapters", H.weights, H.weights),
-        Sent("features", up_per_image=H.sends + labels),
+        Sent("features", up_per_image=H.sends + labels + mask),
         Sent("gradients", down_per_image=H.sends),
     )
     states = optimizer_states(train["optimizer"])
