@@ -21,7 +21,7 @@ from typing_extensions import is_typeddict
 
 from fedbench.disk import at_home
 from fedbench.errors import UserError
-from fedbench.schema import Path, Schema, faults, schema_of
+from fedbench.schema import KeyPath, Schema, faults, schema_of
 
 Make = TypeVar("Make", bound=Callable[..., Any])
 
@@ -162,6 +162,6 @@ def _is_path(make: Callable[..., Any], option: str) -> bool:
     return marked(_evaluated(inspect.signature(make).parameters[option].annotation, make))
 
 
-def place(option: str, path: Path) -> str:
+def place(option: str, path: KeyPath) -> str:
     """`rates[1]`, `optimizer.lr`."""
     return option + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 Schema = dict[str, Any]
-Path = tuple[str | int, ...]
+KeyPath = tuple[str | int, ...]
 
 PLAIN = "plain"  # the type of errors whose message is shown as it is, see `plain_error`
 MOST_KEYS = 6  # of a mapping that are named in a message
@@ -39,7 +39,7 @@ class Fault(NamedTuple):
         of_key: whether the key itself is wrong.
     """
 
-    path: Path
+    path: KeyPath
     kind: str
     message: str
     of_key: bool = False
@@ -144,8 +144,8 @@ def explained(error: ValidationError, schema: Schema, value: Any, most: int | No
     Of a value that is none of several types pydantic reports what each of them misses. Here one fault is reported: that
     of the parts of the value where there are any, else that of the whole.
     """
-    found: dict[Path, tuple[ErrorDetails, bool]] = {}
-    lacks: dict[Path, list[str]] = {}
+    found: dict[KeyPath, tuple[ErrorDetails, bool]] = {}
+    lacks: dict[KeyPath, list[str]] = {}
     for one in error.errors(include_url=False)[:most]:
         *above, last = one["loc"] or ("",)
         if one["type"] == "missing":
@@ -163,7 +163,7 @@ def explained(error: ValidationError, schema: Schema, value: Any, most: int | No
     return faulty + [Fault(path, "missing", f"needs {', '.join(map(shown, keys))}") for path, keys in lacks.items()]
 
 
-def _within(loc: Iterable[str | int], value: Any) -> tuple[Path, bool]:
+def _within(loc: Iterable[str | int], value: Any) -> tuple[KeyPath, bool]:
     """Those steps of pydantic's place that lead into the value, and whether all do: others name one of several types,
     or the check that failed."""
     path: list[str | int] = []
@@ -178,7 +178,7 @@ def _within(loc: Iterable[str | int], value: Any) -> tuple[Path, bool]:
     return tuple(path), exact
 
 
-def _message(error: ErrorDetails, path: Path, schema: Schema, value: Any) -> str:
+def _message(error: ErrorDetails, path: KeyPath, schema: Schema, value: Any) -> str:
     if error["type"] == PLAIN:
         return error["msg"]
     if error["type"] == "extra_forbidden":
@@ -202,7 +202,7 @@ def expected(part: Schema, value: Any, whole: Schema | None = None) -> str:
     return f"expected {described(part, whole)}, got {shown(value)}{near}"
 
 
-def at(schema: Schema, path: Path) -> Schema:
+def at(schema: Schema, path: KeyPath) -> Schema:
     """The part of a schema that is about the value at a path; empty where it says nothing of that."""
     part = schema
     for step in path:
@@ -210,7 +210,7 @@ def at(schema: Schema, path: Path) -> Schema:
     return part
 
 
-def keys_of(schema: Schema, path: Path = ()) -> list[str]:
+def keys_of(schema: Schema, path: KeyPath = ()) -> list[str]:
     """The keys of the mapping at a path of a schema; none where there is no mapping."""
     cases = (_resolved(case, schema) for case in _cases(at(schema, path)))
     return next((list(case["properties"]) for case in cases if "properties" in case), [])

@@ -1,4 +1,4 @@
-"""Metrics of next tokens: each is read off sums of the rows that `fedbench.models.heads.example_rows` makes."""
+"""Metrics of next tokens: each is read off sums of the rows that `fedbench.models.tokens.example_rows` makes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from fedbench import hookimpl
-from fedbench.models.heads import CHOSEN, EXACT, HITS, NLL, NUMBER, TOKENS
+from fedbench.models.tokens import CHOSEN, EXACT, HITS, NLL, NUMBER, TOKENS
 from fedbench.types import NEXT_TOKEN, SummedMetric
 
 

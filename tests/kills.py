@@ -19,7 +19,7 @@ from fedbench.processes.supervisor import Child, wait
 from fedbench.registry.facts import CachedFacts
 from fedbench.registry.registry import Registry
 from fedbench.results import read_manifest, read_rows
-from fedbench.results.content import digest_of_cell
+from fedbench.results.files import digest_of_cell
 from fedbench.results.packed_tables import folder_of
 from fedbench.runner.cells import cells_of
 from fedbench.runner.runner import load

@@ -19,7 +19,7 @@ from fedbench.engine.process_group import together as in_a_team
 from fedbench.families.layerwise import head_at_end
 from fedbench.machine import cores, keep_memory
 from fedbench.models.backbone import Blocks
-from fedbench.models.heads import over_tokens
+from fedbench.models.tokens import over_tokens
 from fedbench.types import Cohort, Job, Plan, Uploads
 from fedbench_plugins.objectives import cross_entropy
 

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from fedbench.cli import main
 from fedbench.registry.catalogue import Component
-from fedbench.report.citing import AFTER, EPRINT
+from fedbench.report.paper import AFTER, EPRINT
 from sitemaking.components import own
 
 ROOT = Path(__file__).resolve().parents[2]

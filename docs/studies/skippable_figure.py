@@ -20,8 +20,7 @@ from matplotlib.figure import Figure
 
 from fedbench.errors import UserError
 from fedbench.report.pictures.style import GREY, WIDTH, legend_below, paper, save
-from fedbench.report.statistics.intervals import interval
-from fedbench.report.statistics.pairs import benjamini_hochberg
+from fedbench.report.statistics.pairs import benjamini_hochberg, interval
 from fedbench.results import Result, load
 from fedbench.results.scores import average, by_round
 

@@ -32,12 +32,12 @@ from fedbench.errors import UserError
 from fedbench.registry.registry import Registry
 from fedbench.results import Result
 from fedbench.results.columns import PENDING
-from fedbench.results.content import digest_of_table
 from fedbench.results.diff import flatten
+from fedbench.results.files import digest_of_table
 from fedbench.results.identity import identity_of, mixed_versions, plugin_versions
-from fedbench.results.metric_direction import VALIDATION
+from fedbench.results.scores import VALIDATION
 from fedbench.suite import Suite
-from fedbench.suite.node import Mark
+from fedbench.suite.yaml import Mark
 from fedbench.types import NEXT_TOKEN
 from fedbench.words import shortened, shown
 

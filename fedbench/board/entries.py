@@ -14,14 +14,13 @@ from fedbench.disk import hash_of_file, hash_of_json, write_atomically
 from fedbench.errors import UserError
 from fedbench.options import Count, NotNegative
 from fedbench.registry.registry import Registry
-from fedbench.report.citing import bibtex
+from fedbench.report.paper import bibtex
 from fedbench.results import Result, examine
-from fedbench.results.content import digest_of_cell
+from fedbench.results.files import digest_of_cell
 from fedbench.suite.keys import Seeds
-from fedbench.suite.node import Mark, Node, Problems
 from fedbench.suite.validate import shaped
 from fedbench.suite.values import Name
-from fedbench.suite.yaml import read
+from fedbench.suite.yaml import Mark, Node, Problems, read
 from fedbench.words import meant
 
 SUBMITTED, RERUN, SIGNED, CHALLENGED, WITHDRAWN = STATES = "submitted", "rerun", "signed", "challenged", "withdrawn"

@@ -16,9 +16,8 @@ from fedbench.results.packed_tables import folder_of, packed_tables
 from fedbench.results.tuning import Contest, contests
 from fedbench.runner import runner
 from fedbench.suite import Suite, load
-from fedbench.suite.node import Problems
 from fedbench.suite.shipped import found
-from fedbench.suite.yaml import read
+from fedbench.suite.yaml import Problems, read
 from fedbench.words import counted
 
 PREFIX = "methods."

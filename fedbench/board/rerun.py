@@ -17,11 +17,10 @@ from fedbench.board.entries import rows_of as named_rows
 from fedbench.board.records import DRAWN, HELD_OUT, HIDDEN, board_of, hash_of_claim, measured
 from fedbench.board.seeds import commit_of, hidden_seeds, numbers
 from fedbench.registry.registry import Registry
-from fedbench.report.statistics.intervals import FEWEST, deviation, t_quantile
-from fedbench.report.statistics.pairs import WORSE, Pair, verdicts
+from fedbench.report.statistics.pairs import FEWEST, WORSE, Pair, deviation, t_quantile, verdicts
 from fedbench.results import Result
 from fedbench.results.diff import differences
-from fedbench.results.metric_direction import higher_is_better
+from fedbench.results.scores import higher_is_better
 from fedbench.suite.references import SEED
 
 TOGETHER = "built-in"  # the group of the rows without code of their own

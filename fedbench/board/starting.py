@@ -28,8 +28,8 @@ from fedbench.disk import write_atomically
 from fedbench.errors import UserError
 from fedbench.registry.registry import Registry
 from fedbench.scaffold import filled
-from fedbench.suite.node import Problems
 from fedbench.suite.shipped import folder as suites
+from fedbench.suite.yaml import Problems
 
 CODE = "plugin"  # the folder of an entry's code
 

@@ -72,8 +72,10 @@ def results_of(given: str, folder: str) -> str:
 
 def _suite_named(given: str) -> str | None:
     """What a suite calls itself, by its file or shipped name; None for anything else."""
-    from fedbench.suite.node import Problems  # with ruamel.yaml, which takes a while
-    from fedbench.suite.yaml import read
+    from fedbench.suite.yaml import (
+        Problems,  # with ruamel.yaml, which takes a while
+        read,
+    )
 
     shipped = given.removeprefix("./").removeprefix("suites/").removesuffix(ENDING)
     file = given if given.endswith(ENDING) and os.path.isfile(given) else names().get(shipped)
@@ -121,8 +123,10 @@ def of_suite(key: str) -> Callable[[click.Context, click.Parameter, str], list[s
     """
 
     def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-        from fedbench.suite.node import Problems  # with ruamel.yaml, which takes a while
-        from fedbench.suite.yaml import read
+        from fedbench.suite.yaml import (
+            Problems,  # with ruamel.yaml, which takes a while
+            read,
+        )
 
         # Behind an option whose value is being typed, click holds the arguments among what is left to parse.
         given = context.params.get("suite") or next(iter(context.args), "")
@@ -373,8 +377,7 @@ TIMEOUT = click.option(
 
 def parsed_sets(sets: Sequence[str], example: str) -> dict[str, Any]:
     """The options of a component by `--set OPTION=VALUE`, values read as in a suite. Raises UserError."""
-    from fedbench.suite.node import Mark
-    from fedbench.suite.yaml import parse_value
+    from fedbench.suite.yaml import Mark, parse_value
 
     found = {}
     for text in sets:

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from fedbench.commands.choices import PLUGINS, FilePath, output
-from fedbench.commands.terminal import say
+from fedbench.commands.output import say
 from fedbench.errors import UserError
 from fedbench.results.index import INDEX, MAKE_SOME
 from fedbench.results.lock import suite_lock

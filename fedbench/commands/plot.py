@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fedbench.commands.choices import METRIC, PATHS, PLUGINS, SELECTION, gone, output, takes
-from fedbench.commands.output import tell_left_out
-from fedbench.commands.terminal import say
+from fedbench.commands.output import say, tell_left_out
 from fedbench.errors import UserError
 from fedbench.registry.registry import Registry
 from fedbench.results import Result, examine
@@ -109,7 +108,7 @@ def pareto(metric: str, over: str, **choices: Any) -> None:
     """
     from fedbench.report.frames import tables
     from fedbench.report.standings import titled
-    from fedbench.report.views.pareto import pareto as fronts
+    from fedbench.report.views.costs import pareto as fronts
 
     chosen = _Chosen("pareto", choices)
     found = chosen.leaderboards(metric)

@@ -13,8 +13,7 @@ import click
 
 from fedbench import machine
 from fedbench.commands.choices import DEVICE, FORM, JOBS, PLUGINS, SELECTION, Amount, FilePath, takes, workers
-from fedbench.commands.output import Screen, Spinner, put
-from fedbench.commands.terminal import say
+from fedbench.commands.output import Screen, Spinner, put, say
 from fedbench.commands.watch import Watch
 from fedbench.data.sources import relative_root
 from fedbench.disk import hash_of_bytes
@@ -27,7 +26,7 @@ from fedbench.report.views.by_name import PEOPLE
 from fedbench.results import Result, examine
 from fedbench.results.bundle import is_bundle, unpack
 from fedbench.results.diff import name_of, settings
-from fedbench.results.metric_direction import first_metric
+from fedbench.results.scores import first_metric
 from fedbench.runner.cells import Cell, Options, cells_of, references
 from fedbench.runner.runner import Run
 from fedbench.suite import Point, Suite

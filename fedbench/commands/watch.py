@@ -23,11 +23,11 @@ from rich.text import Text
 from fedbench.commands.output import Screen, tell_left_out, wide
 from fedbench.results import examine, read_index
 from fedbench.results.columns import HALVED
+from fedbench.results.files import believed_manifest
 from fedbench.results.index import CELLS, read_expected
-from fedbench.results.manifest import believed_manifest
-from fedbench.results.metric_direction import first_metric, is_fraction
 from fedbench.results.packed_tables import folder_of
 from fedbench.results.result import COMPARED
+from fedbench.results.scores import first_metric, is_fraction
 from fedbench.runner.cells import Cell
 from fedbench.runner.local import OUTPUT
 from fedbench.runner.progress import Listen, RunSummary

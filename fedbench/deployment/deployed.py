@@ -11,7 +11,7 @@ import numpy as np
 from torch import Tensor
 
 from fedbench.deployment import wire
-from fedbench.deployment.examples import Examples, part_of
+from fedbench.deployment.node import Examples, part_of
 from fedbench.engine.process_group import ALONE, ProcessGroup
 from fedbench.errors import UserError
 from fedbench.models.backbone import Blocks, in_layers

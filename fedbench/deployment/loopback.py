@@ -19,9 +19,8 @@ import torch
 
 from fedbench.deployment.deployed import Deployed, Reply
 from fedbench.deployment.door import got, put
-from fedbench.deployment.examples import Examples
 from fedbench.deployment.federation import Federation, free_port, start_node
-from fedbench.deployment.node import Node
+from fedbench.deployment.node import Examples, Node
 from fedbench.deployment.server import FlowerNodes, Patience
 from fedbench.errors import UserError
 from fedbench.processes import process_tree

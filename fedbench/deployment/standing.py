@@ -13,9 +13,9 @@ from typing import Any
 
 from fedbench.deployment import wire
 from fedbench.deployment.deployed import Deployed
-from fedbench.deployment.examples import Examples
 from fedbench.deployment.federation import Federation, Processes, last_line, start_node
 from fedbench.deployment.loopback import OnFlower, connected, forked, serve
+from fedbench.deployment.node import Examples
 from fedbench.deployment.server import NAME, Patience
 from fedbench.disk import cache_dir, hash_of_json, write_atomically
 from fedbench.errors import UserError

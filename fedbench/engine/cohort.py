@@ -27,11 +27,11 @@ from fedbench.engine.stacked_params import Pulling, StackedParams
 from fedbench.models.adapter import Stack, drops_out, stacked
 from fedbench.models.backbone import Blocks, Plain, recomputed
 from fedbench.models.draws import Draws
-from fedbench.models.heads import counted
 from fedbench.models.layered import PADDING
 from fedbench.models.lowrank import FROZEN, Terms, load_additions
 from fedbench.models.optimizer import make_optimizer
 from fedbench.models.param_paths import at_classifier, holds, layer_of, name_of, places
+from fedbench.models.tokens import counted
 from fedbench.seeding import generator
 from fedbench.types import Cohort, Job, Plan, Uploads
 

@@ -15,8 +15,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from fedbench.models.adapter import seed_dropout
 from fedbench.models.backbone import Blocks
 from fedbench.models.draws import Draws
-from fedbench.models.heads import TokenStates, counted
 from fedbench.models.lowrank import scaled
+from fedbench.models.tokens import TokenStates, counted
 from fedbench.types import Exit, Job
 
 Batch = tuple[Tensor, Tensor]

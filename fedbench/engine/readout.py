@@ -15,9 +15,9 @@ from fedbench.engine.stacked_params import StackedParams
 from fedbench.models.adapter import Stack, stacked
 from fedbench.models.backbone import Blocks
 from fedbench.models.draws import Draws
-from fedbench.models.heads import UNCOUNTED, TokenStates
 from fedbench.models.kernels import linears
 from fedbench.models.layered import Mask, Packing
+from fedbench.models.tokens import UNCOUNTED, TokenStates
 from fedbench.types import Objective, Plan
 
 

@@ -17,10 +17,10 @@ from fedbench.engine.forward import ForwardClient
 from fedbench.models.adapter import seed_dropout
 from fedbench.models.backbone import Blocks
 from fedbench.models.draws import Draws
-from fedbench.models.heads import counted
 from fedbench.models.lowrank import FROZEN, Terms, load_additions, pairs, scaled
 from fedbench.models.optimizer import make_optimizer
 from fedbench.models.param_paths import at_classifier, by_layer, holders, places, trained_by
+from fedbench.models.tokens import counted
 from fedbench.seeding import generator
 from fedbench.types import Cohort, Exit, Job, Plan, Pull, Uploads
 

@@ -26,8 +26,8 @@ from fedbench.models.codec import refuse_coded
 from fedbench.models.cost import Holding, holding_of, whole
 from fedbench.models.forward_cost import ForwardPasses, forward_pricing
 from fedbench.models.globalmodel import GlobalModel
-from fedbench.models.heads import over_tokens
 from fedbench.models.lowrank import FROZEN, bytes_added, load_additions
+from fedbench.models.tokens import over_tokens
 from fedbench.types import ClientCost, Cohort, Exit, Job, Objective, Plan, Pull, Report, Uploads
 
 ExitsOf = Callable[[int], list[Exit]]

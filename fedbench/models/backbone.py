@@ -17,8 +17,8 @@ from torch.utils.checkpoint import checkpoint
 
 from fedbench.errors import NotApplicable, UserError
 from fedbench.models.draws import Draws
-from fedbench.models.heads import TokenStates
 from fedbench.models.layered import Decoder, Layered, Mask, Packing, Tokenizer, cut, is_layered
+from fedbench.models.tokens import TokenStates
 from fedbench.types import Exit
 
 HEAD = "head"  # the classifier at the end of every model

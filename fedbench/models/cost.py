@@ -16,10 +16,10 @@ from fedbench.models.adapter import SeededDropout
 from fedbench.models.backbone import Blocks, identity, once, parameters_of
 from fedbench.models.codec import Codec, codec_of
 from fedbench.models.counting import counted, most_alive, to_answer
-from fedbench.models.heads import TokenStates, tokens_at_once
 from fedbench.models.lowrank import pairs
 from fedbench.models.optimizer import optimizer_states
 from fedbench.models.param_paths import holds, name_of, named_by, of_classifier
+from fedbench.models.tokens import TokenStates, tokens_at_once
 from fedbench.types import ClientCost, Exit, Frozen, Objective, Plan, Sent
 
 # What a client's regulariser keeps for every trained tensor: where it started, and FedDyn's g_n. Neither travels.

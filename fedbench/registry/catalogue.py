@@ -12,7 +12,7 @@ from typing import Any
 from fedbench.data.sources import DataSource
 from fedbench.errors import UserError
 from fedbench.options import declared, place
-from fedbench.results.metric_direction import Measure
+from fedbench.results.scores import Measure
 from fedbench.schema import Schema, faults
 from fedbench.types import SIZES
 from fedbench.words import meant, nearest, shortened

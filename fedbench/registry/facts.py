@@ -186,7 +186,7 @@ class CachedFacts:
 
             tokenizer: Any = self.source(config["backbone"]).tokenizer
             if dataset.task == NEXT_TOKEN:
-                from fedbench.models.continuations import encoded, fits
+                from fedbench.models.tokens import encoded, fits
 
                 kept = [half.at(fits(tokenizer, half, most).nonzero()[0]) for half in halves]
                 found = ((len(one.ids) - 1 for one in encoded(tokenizer, half, most)) for half in kept)

@@ -12,7 +12,7 @@ import pandas
 
 from fedbench.errors import UserError
 from fedbench.report.grouping import Place
-from fedbench.results.metric_direction import HIGHER, LOWER, higher_is_better, is_fraction, measure
+from fedbench.results.scores import HIGHER, LOWER, higher_is_better, is_fraction, measure
 from fedbench.words import human_bytes, human_flops, human_joules, lasting, meant, roughly, shortened, three_digits
 
 PLACE = Place._fields  # the columns that say which leaderboard a row belongs to

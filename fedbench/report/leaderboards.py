@@ -19,13 +19,13 @@ from fedbench.report.grouping import (
     settings,
     unknown,
 )
-from fedbench.report.missing_values import ABSENCES, notes
+from fedbench.report.layout import ABSENCES, notes
 from fedbench.report.run_scores import AT, MeanScore, RunScores, check_direction, metrics, run, score
 from fedbench.report.significance import groups_of, margin_of
 from fedbench.report.statistics.pairs import Draws, Pair, by_draw, paired, turned, verdicts
 from fedbench.results import Result
 from fedbench.results.identity import mixed_settings, mixed_versions
-from fedbench.results.metric_direction import VALIDATION, higher_is_better, is_fraction, without_noise
+from fedbench.results.scores import VALIDATION, higher_is_better, is_fraction, without_noise
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fedbench.errors import UserError
-from fedbench.report.statistics.intervals import interval
-from fedbench.report.statistics.pairs import Draws, by_draw
-from fedbench.results.metric_direction import best_round, higher_is_better
-from fedbench.results.scores import Tested, average, by_client, by_domain, mean, spread
+from fedbench.report.statistics.pairs import Draws, by_draw, interval
+from fedbench.results.scores import Tested, average, best_round, by_client, by_domain, higher_is_better, mean, spread
 
 if TYPE_CHECKING:
     from fedbench.results import Result

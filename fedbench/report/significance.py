@@ -6,9 +6,8 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 
-from fedbench.report.statistics.intervals import FEWEST
-from fedbench.report.statistics.pairs import BETTER, WORSE, Pair, apart, letters
-from fedbench.results.metric_direction import is_fraction
+from fedbench.report.statistics.pairs import BETTER, FEWEST, WORSE, Pair, apart, letters
+from fedbench.results.scores import is_fraction
 from fedbench.words import counted, shortened
 
 POINT = 0.01  # of a fraction that is shown in percent

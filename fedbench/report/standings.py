@@ -11,7 +11,7 @@ from fedbench.report.leaderboards import Leaderboard, Row
 from fedbench.report.significance import crossing, margin_of
 from fedbench.report.statistics import ranks as tests
 from fedbench.report.statistics.pairs import Pair, apart, judged, letters
-from fedbench.results.metric_direction import higher_is_better
+from fedbench.results.scores import higher_is_better
 from fedbench.words import counted, shortened
 
 RANKS_FROM = 5  # complete scenarios: of fewer a mean rank and its critical difference say nothing

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import pandas
 
-from fedbench.report.citing import bibliography, listed
 from fedbench.report.frames import cells, is_blank, records
 from fedbench.report.layout import Column, Page, Shown, Table, laid_out
+from fedbench.report.paper import bibliography, listed
 from fedbench.words import escape_json, visible
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fedbench.results.metric_direction import without_noise
+from fedbench.results.scores import without_noise
 
 if TYPE_CHECKING:
     import pandas

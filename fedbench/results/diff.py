@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from fedbench.errors import UserError
 from fedbench.results.columns import COLUMNS, ONLY_WITH_ROWS, UNHASHED
-from fedbench.results.content import digest_of_table, manifest_content
-from fedbench.results.files import checked_table, has_table
-from fedbench.results.metric_direction import measure, without_noise
+from fedbench.results.files import checked_table, digest_of_table, has_table, manifest_content
 from fedbench.results.result import Result, first_line
+from fedbench.results.scores import measure, without_noise
 from fedbench.words import counted
 
 if TYPE_CHECKING:

@@ -1,21 +1,79 @@
-"""The files of a finished cell: what its manifest says of them, and whether they still are those."""
+"""The files of a cell: its manifest, whether the others still are those that it lists, and digests of their content."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedbench.disk import cannot_write, hash_of_file
+from fedbench.disk import cannot_write, hash_of_file, hash_of_json
 from fedbench.errors import UserError
-from fedbench.results.columns import COLUMNS, DROPPED
+from fedbench.results.columns import COLUMNS, DROPPED, STATUSES, TIMINGS, UNHASHED
+from fedbench.results.documents import TornFile, check_manifest, read_sealed, write_json
+from fedbench.results.identity import identity_of, read_by_its_method
+from fedbench.results.index import CELLS
 from fedbench.results.packed_tables import packed_tables, suite_folder_of
-from fedbench.results.tables import arrow_schema, read_table
+from fedbench.results.tables import arrow_schema, read_table, without_defaults
 
 if TYPE_CHECKING:
     import pyarrow
+
+MANIFEST = "manifest.json"
+CHECKPOINT = "checkpoint"  # the folder next to it, from which a run resumes
+MEND = "Run the suite again: only that cell is computed again."
+
+HASHED = ("config", "fingerprints", "versions")  # what the id is a hash of
+
+
+def write_manifest(folder: Path, manifest: Mapping[str, Any]) -> None:
+    """manifest.json of one cell; the result version is added. Raises: ValueError for an unknown status."""
+    if manifest.get("status") not in STATUSES:
+        raise ValueError(f"status {manifest.get('status')!r} is not one of {', '.join(STATUSES)}")
+    write_json(Path(folder) / MANIFEST, manifest)
+
+
+def read_manifest(folder: Path) -> dict[str, Any] | None:
+    """What is known of a cell by its folder: its manifest.json, else what is packed of it, or None.
+
+    Raises: UserError where it cannot be used: its seal, its id or the name of its folder does not fit what it says.
+    """
+    path = Path(folder) / MANIFEST
+    try:
+        manifest = read_sealed(path, ("status", "id", *HASHED), MEND)
+    except UserError:
+        if path.is_file():
+            raise
+        return packed_tables(suite_folder_of(path.parent)).manifest(path.absolute().parent.name)
+    try:
+        check_manifest(manifest)
+    except TypeError as error:
+        raise TornFile(f"{path}: not a manifest of fedbench ({error}).\n{MEND}") from error
+    if wrong := _mistaken(manifest, path):
+        raise TornFile(f"{path}: {wrong}.\n{MEND}")
+    return manifest
+
+
+def believed_manifest(folder: Path) -> dict[str, Any] | None:
+    """As `read_manifest`, and None where it says nothing that can be believed: a run computes that cell again."""
+    try:
+        return read_manifest(folder)
+    except TornFile:
+        return None
+
+
+def _mistaken(manifest: Mapping[str, Any], path: Path) -> str | None:
+    """Why a manifest cannot be that of the cell it names; None where it is."""
+    id = manifest["id"]
+    if (own := identity_of(manifest)) != id:
+        return f"its id is {id:.80}, and {own} that of the configuration, fingerprints and versions it tells"
+    folder = path.absolute().parent
+    if folder.parent.name == CELLS and folder.name != id:
+        return f"it is of the cell {id}, and lies in the folder of {folder.name}"
+    return None
+
 
 TABLES = tuple(f"{kind}.parquet" for kind in COLUMNS)
 OF_ANY_VERSION = (*TABLES, *(f"{kind}.parquet" for kind in DROPPED))
@@ -132,3 +190,79 @@ def empty_table(kind: str) -> pyarrow.Table:
     from pyarrow import Table
 
     return Table.from_batches([], schema=arrow_schema(kind))
+
+
+def manifest_content(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """What a manifest says, without timings and without the settings that the cell's method does not read."""
+    content = {name: value for name, value in manifest.items() if name not in TIMINGS["manifest"]}
+    content.pop("result_version", None)
+    return {**content, "config": read_by_its_method(manifest)}
+
+
+def digest_of_cell(folder: Path, manifest: Mapping[str, Any]) -> str:
+    """SHA-256 in hex over everything that a cell says but the tables of UNHASHED.
+
+    Equal for two runs of one cell, whatever the number of workers or the interruptions. It is computed of a packed cell
+    too: the `digest` that its manifest has says what the tables were when it was packed, and not what they are.
+
+    Raises:
+        UserError: where a table is not as it was written.
+    """
+    kinds = [kind for kind in COLUMNS if kind not in UNHASHED and has_table(kind, folder, manifest)]
+    digest = digest_of(manifest, ((kind, checked_table(kind, folder, manifest)) for kind in kinds))
+    if manifest.get("digest", digest) != digest:
+        raise UserError(f"{folder}: its tables are not those that were packed: they have another digest.")
+    return digest
+
+
+def digest_of(manifest: Mapping[str, Any], tables: Iterable[tuple[str, pyarrow.Table]]) -> str:
+    """As `digest_of_cell`, of its tables by kind, in the order of COLUMNS."""
+    found = hash_of_json(manifest_content(manifest))
+    ignored = manifest.get("ignored", ())
+    for kind, table in tables:
+        if kind not in UNHASHED:
+            found += f" {kind} {digest_of_table(kind, table, ignored)}"
+    return hashlib.sha256(found.encode()).hexdigest()
+
+
+def digest_of_table(kind: str, table: pyarrow.Table, ignored: Iterable[str] = ()) -> str:
+    """SHA-256 in hex over a table of one cell, without timings and columns that say no more than others.
+
+    Where the cell's method ignores capacities, those of its rounds are those of any of its scenarios, and left out.
+    """
+    silent = {*TIMINGS[kind], *(["capacity"] if kind == "rounds" and "capacities" in ignored else [])}
+    found = hashlib.sha256()
+    for name in without_defaults(kind, table).column_names:
+        if name not in silent:
+            found.update(f"{name} {len(table)} ".encode())
+            _add(found, table[name].combine_chunks())
+    return found.hexdigest()
+
+
+def _add(found: Any, column: pyarrow.Array) -> None:
+    """Feed the values of a column to a hash; all NaN are one."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column, kind = column.cast(kind.value_type), kind.value_type
+    if column.null_count:
+        found.update(_bytes(column.is_valid()))
+        column = column.drop_null()
+    if pa.types.is_list(kind):
+        found.update(_bytes(pc.list_value_length(column)))
+        _add(found, column.flatten())
+    elif pa.types.is_string(kind):
+        found.update(_bytes(pc.binary_length(column)))
+        found.update(b"".join(value.as_buffer() or b"" for value in column))
+    else:
+        found.update(_bytes(column))
+
+
+def _bytes(column: pyarrow.Array) -> bytes:
+    """The numbers of a column; all NaN are one."""
+    import numpy as np
+
+    values = column.to_numpy(zero_copy_only=False)
+    return (np.where(np.isnan(values), np.nan, values) if values.dtype.kind == "f" else values).tobytes()

@@ -12,8 +12,7 @@ from typing import Any
 from fedbench.disk import cannot_write
 from fedbench.errors import UserError
 from fedbench.results.columns import COLUMNS, DROPPED
-from fedbench.results.documents import read_sealed, write_json
-from fedbench.results.schema_checks import check, is_folder_name, typed
+from fedbench.results.documents import check, is_folder_name, read_sealed, typed, write_json
 from fedbench.words import shortened
 
 INDEX = "index.json"

@@ -14,10 +14,8 @@ from typing import Any
 
 from fedbench.disk import as_written, expanded, hash_of_json
 from fedbench.errors import UserError
-from fedbench.results.content import digest_of_cell
-from fedbench.results.files import ALWAYS
+from fedbench.results.files import ALWAYS, MANIFEST, digest_of_cell, read_manifest
 from fedbench.results.index import CELLS, INDEX, MAKE_SOME, SOME, Entry, visible
-from fedbench.results.manifest import MANIFEST, read_manifest
 from fedbench.results.packed_tables import PackedTables, folder_of, packed_tables, stamp_of, suite_folder_of
 from fedbench.results.result import Result, SuiteTables, first_line
 from fedbench.words import counted, shortened

@@ -15,7 +15,8 @@ from fedbench.disk import settle, write_atomically
 from fedbench.errors import UserError
 from fedbench.results.columns import COLUMNS, ENDED, GIVEN_UP, HALVED
 from fedbench.results.diff import differing
-from fedbench.results.files import OF_ANY_VERSION, checked_table, damage, has_table
+from fedbench.results.documents import refuse_links
+from fedbench.results.files import CHECKPOINT, MANIFEST, OF_ANY_VERSION, checked_table, damage, has_table, read_manifest
 from fedbench.results.identity import mixed_versions
 from fedbench.results.index import (
     CELLS,
@@ -31,11 +32,9 @@ from fedbench.results.index import (
 )
 from fedbench.results.loading import content_hash, examine, what_is_wrong
 from fedbench.results.lock import suite_lock
-from fedbench.results.manifest import CHECKPOINT, MANIFEST, read_manifest
 from fedbench.results.pack import Ended, pack, with_cells
 from fedbench.results.packed_tables import folder_of
 from fedbench.results.result import Result
-from fedbench.results.schema_checks import refuse_links
 from fedbench.results.tuning import Key, tunings_of, with_tunings
 from fedbench.types.tuning import Tuning
 

@@ -13,11 +13,19 @@ from typing import TYPE_CHECKING, Any
 from fedbench.disk import hash_of_bytes, write_atomically
 from fedbench.errors import UserError
 from fedbench.results.columns import COLUMNS, DROPPED, HALVED, KEPT
-from fedbench.results.content import digest_of
-from fedbench.results.files import OF_ANY_VERSION, checked_table, damage, has_table
+from fedbench.results.documents import CONFIG, refuse_links
+from fedbench.results.files import (
+    CHECKPOINT,
+    MANIFEST,
+    OF_ANY_VERSION,
+    checked_table,
+    damage,
+    digest_of,
+    has_table,
+    read_manifest,
+)
 from fedbench.results.index import CELLS, INDEX, Index, Packed, commit, read_index
 from fedbench.results.lock import remove_locks
-from fedbench.results.manifest import CHECKPOINT, MANIFEST, read_manifest
 from fedbench.results.packed_tables import (
     CELL,
     NAMES,
@@ -29,7 +37,6 @@ from fedbench.results.packed_tables import (
     spans,
     without,
 )
-from fedbench.results.schema_checks import CONFIG, refuse_links
 from fedbench.results.tables import MOST_ROWS, RESULT_VERSION, VERSION_KEY
 from fedbench.words import counted
 

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from fedbench.disk import hash_of_file
 from fedbench.errors import UserError
-from fedbench.results.documents import parsed
+from fedbench.results.documents import CONFIG, REQUIRED, check_parts, parsed
 from fedbench.results.index import CELLS, INDEX, Index, Packed, read_index
-from fedbench.results.schema_checks import CONFIG, REQUIRED, check_parts
 from fedbench.results.tables import RESULT_VERSION, arrow_schema, fault_of, read_parquet
 
 if TYPE_CHECKING:

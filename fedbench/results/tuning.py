@@ -12,13 +12,23 @@ from typing import Any
 from fedbench.disk import hash_of_json
 from fedbench.errors import UserError
 from fedbench.results.columns import ENDED, GIVEN_UP, HALVED, KEPT, PENDING
-from fedbench.results.files import checked_table, has_table
+from fedbench.results.documents import check, typed
+from fedbench.results.files import checked_table, has_table, read_manifest
 from fedbench.results.index import INDEX, MEND, Entry, Index, change_index
-from fedbench.results.manifest import read_manifest
-from fedbench.results.metric_direction import VALIDATION, higher_is_better, without_noise
 from fedbench.results.packed_tables import folder_of, packed_tables
-from fedbench.results.schema_checks import check, typed
-from fedbench.results.scores import CONSTANT, average, by_round, collapse, constant_rounds, evaluated_rounds, fall, mean
+from fedbench.results.scores import (
+    CONSTANT,
+    VALIDATION,
+    average,
+    by_round,
+    collapse,
+    constant_rounds,
+    evaluated_rounds,
+    fall,
+    higher_is_better,
+    mean,
+    without_noise,
+)
 from fedbench.types.tuning import Tuning
 
 CONTESTS = "contests"  # of a search in the index: what it is of

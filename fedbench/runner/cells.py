@@ -17,15 +17,14 @@ from fedbench.registry.catalogue import references, unread
 from fedbench.registry.facts import CachedFacts
 from fedbench.registry.registry import Registry, idle_plugins
 from fedbench.results.columns import DAMAGED, GIVEN_UP, HALVED, INTERRUPTED, KEPT, PENDING
-from fedbench.results.files import damage
+from fedbench.results.files import believed_manifest, damage
 from fedbench.results.identity import identity
 from fedbench.results.index import Entry
-from fedbench.results.manifest import believed_manifest
 from fedbench.results.packed_tables import folder_of
 from fedbench.simulation.checkpoint import EVERY
 from fedbench.simulation.provenance import versions_of
 from fedbench.suite import Point, Suite
-from fedbench.suite.node import Mark, Problems
+from fedbench.suite.yaml import Mark, Problems
 
 T = TypeVar("T")
 ALSO = 3  # further places in the suite that an error names

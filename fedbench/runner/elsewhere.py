@@ -20,8 +20,8 @@ from typing import Any, Protocol
 from fedbench.errors import UserError
 from fedbench.registry.registry import Registry
 from fedbench.results.columns import ENDED, INTERRUPTED
+from fedbench.results.files import believed_manifest
 from fedbench.results.index import INDEX
-from fedbench.results.manifest import believed_manifest
 from fedbench.results.packed_tables import suite_folder_of
 from fedbench.runner.local import GRACE, Local, OnEvent
 from fedbench.simulation.cell_job import CellJob

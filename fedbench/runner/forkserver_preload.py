@@ -23,8 +23,8 @@ from fedbench.errors import UserError  # noqa: E402
 from fedbench.processes import process_tree  # noqa: E402
 from fedbench.processes.fork_server import SOCKETS  # noqa: E402
 from fedbench.registry.registry import Registry  # noqa: E402
+from fedbench.results.documents import validator_of  # noqa: E402
 from fedbench.results.index import Entry  # noqa: E402
-from fedbench.results.schema_checks import validator_of  # noqa: E402
 
 validator_of(Entry)  # every cell looks into the index
 registry = Registry()

@@ -17,8 +17,8 @@ from fedbench.errors import UserError
 from fedbench.processes.signals import counted
 from fedbench.processes.supervisor import Child, ChildFailed, name_of, wait
 from fedbench.results import read_manifest, write_manifest
+from fedbench.results.files import CHECKPOINT, believed_manifest
 from fedbench.results.lock import HELD, Held, cell_lock
-from fedbench.results.manifest import CHECKPOINT, believed_manifest
 from fedbench.simulation.cell_job import CellJob, is_of_a_cell
 
 OnEvent = Callable[[dict[str, Any]], bool]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fedbench.results.columns import ENDED, GIVEN_UP
-from fedbench.results.manifest import believed_manifest
+from fedbench.results.files import believed_manifest
 
 Listen = Callable[[dict[str, Any]], None]
 

@@ -23,9 +23,9 @@ from fedbench.registry.registry import READING, Registry
 from fedbench.results import refuse_links
 from fedbench.results.columns import ENDED, GIVEN_UP, HALVED, KEPT, PENDING
 from fedbench.results.diff import flatten
+from fedbench.results.files import HASHED, believed_manifest
 from fedbench.results.index import merge_index, prepare_folder, read_index, write_expected
 from fedbench.results.lock import suite_lock
-from fedbench.results.manifest import HASHED, believed_manifest
 from fedbench.results.pack import pack
 from fedbench.results.packed_tables import folder_of, packed_tables
 from fedbench.results.result import first_line

@@ -11,7 +11,7 @@ from fedbench.errors import UserError
 from fedbench.registry.facts import CachedFacts
 from fedbench.registry.registry import Registry
 from fedbench.results.columns import HALVED
-from fedbench.results.manifest import believed_manifest
+from fedbench.results.files import believed_manifest
 from fedbench.results.pack import pack
 from fedbench.results.tuning import Contest, Key, rungs_of
 from fedbench.runner.cells import Cell, Options, cells_of, status

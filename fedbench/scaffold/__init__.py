@@ -81,8 +81,7 @@ def renamed(text: str, name: str) -> str:
 def copied(source: Path, target: Path, name: str = "") -> dict[Path, bytes]:
     """A shipped suite as the file `target`, under a name of its own if one is given, with a paper's numbers that it
     reads: files and their content."""
-    from fedbench.suite.node import Problems
-    from fedbench.suite.yaml import read
+    from fedbench.suite.yaml import Problems, read
 
     text = source.read_text("utf-8")
     first, _, rest = text.partition("\n")

@@ -1,8 +1,11 @@
-"""Images and texts on their way into a model: as they are kept on one side, normalised or as tokens on the other, or as
-what the frozen part of the model has made of them already."""
+"""Images and texts on their way into a model: as they are kept, and normalised, as tokens, or changed by chance.
+
+Or as what the frozen part of the model has made of them already.
+"""
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,7 +16,7 @@ import torch
 from torch import Tensor
 
 from fedbench.models.layered import EVERY, PADDING, Tokenizer, tokenized
-from fedbench.simulation import augmentation
+from fedbench.seeding import global_generator
 from fedbench.types import Images, Texts
 
 # Per-channel mean and standard deviation of images in [0, 1]; `backbone` takes the ones its weights were
@@ -133,7 +136,7 @@ class Pixels(Inputs):
         """(B, 3, H, W) normalised."""
         images = np.ascontiguousarray(self.images.x[indices])
         if seed is not None:
-            images = augmentation.augmented(torch.from_numpy(images), self.augment, seed).numpy()
+            images = augmented(torch.from_numpy(images), self.augment, seed).numpy()
         x = self._sent(images) if self.on_gpu else torch.from_numpy(images)
         in_0_1 = x.to(self.dtype) / 255 if x.dtype == torch.uint8 else x.to(self.dtype)
         return (in_0_1 - self.mean) / self.std
@@ -175,3 +178,34 @@ class TokenIds(Inputs):
 
     def example(self, n: int) -> Tensor:
         return torch.zeros(n, self.size, dtype=torch.int64, device="meta")
+
+
+SCALE = (0.7, 1.0)  # of an image's area, as DomainBed has it (Gulrajani and Lopez-Paz, ICLR 2021)
+
+
+def augmented(images: Tensor, names: Sequence[str], seed: int) -> Tensor:
+    """Change each image by chance: `crop` takes a part of it, resized to the whole, and `flip` mirrors one in two.
+
+    Args:
+        images: (B, 3, H, H) uint8, or float in and near [0, 1], on a CPU.
+        names: Which of `crop` and `flip`. Their order makes no difference.
+        seed: Of the draw for all of them.
+
+    Returns:
+        (B, 3, H, H) of the same type.
+    """
+    change = _changes(tuple(sorted(names)), images.shape[-1])
+    with global_generator(seed, "augmentation"), torch.device("cpu"):  # also where something else is built on a GPU
+        return torch.stack([change(image) for image in images])
+
+
+@functools.cache
+def _changes(names: tuple[str, ...], side: int) -> Callable[[Tensor], Tensor]:
+    from torchvision.transforms import v2  # type: ignore[import-untyped, unused-ignore]
+
+    known = {
+        "crop": v2.RandomResizedCrop((side, side), scale=SCALE, antialias=True),
+        "flip": v2.RandomHorizontalFlip(),
+    }
+    made: Callable[[Tensor], Tensor] = v2.Compose([known[name] for name in names])
+    return made

@@ -11,8 +11,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from fedbench.results.metric_direction import first_metric
-from fedbench.results.scores import average
+from fedbench.results.scores import average, first_metric
 from fedbench.simulation.checkpoint import EVERY
 
 

@@ -15,8 +15,7 @@ from fedbench.errors import UserError
 from fedbench.results import read_rows
 from fedbench.results.columns import CAME_LATER, COLUMNS
 from fedbench.results.documents import json_text, read_json
-from fedbench.results.files import set_aside
-from fedbench.results.manifest import CHECKPOINT
+from fedbench.results.files import CHECKPOINT, set_aside
 from fedbench.results.tables import table_bytes
 from fedbench.simulation.state import ClientStore, file_bytes, keys_of, load, taken_apart
 

@@ -16,13 +16,12 @@ from torch import Tensor
 from fedbench.engine.process_group import ALONE, ProcessGroup
 from fedbench.method import Method, Predict, State
 from fedbench.models.globalmodel import GlobalModel
-from fedbench.results.metric_direction import VALIDATION
+from fedbench.results.scores import VALIDATION
 from fedbench.simulation.batches import Inputs
 from fedbench.simulation.failure_reason import Diverged
 from fedbench.simulation.federated_data import TEST, EvalSplit
 from fedbench.simulation.federation import Federation
-from fedbench.simulation.next_tokens import Continuations
-from fedbench.simulation.token_answers import token_rows
+from fedbench.simulation.next_tokens import Continuations, token_rows
 from fedbench.types import GLOBAL, MIXED, Client, Scenario, Size
 from fedbench.types.clients import rate_of
 from fedbench.types.metric import measured

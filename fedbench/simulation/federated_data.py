@@ -14,7 +14,7 @@ from fedbench.data.heldout import dealt, proxy_of, without_validation
 from fedbench.errors import UserError
 from fedbench.registry.facts import mismatch
 from fedbench.registry.registry import Registry
-from fedbench.results.metric_direction import VALIDATION
+from fedbench.results.scores import VALIDATION
 from fedbench.seeding import numpy_generator
 from fedbench.simulation.batches import NORMALIZE, Inputs, Pixels, TokenIds
 from fedbench.simulation.failure_reason import check_command
@@ -24,7 +24,7 @@ from fedbench.types import CLASSIFICATION, GLOBAL, NEXT_TOKEN, Client, Clients, 
 
 if TYPE_CHECKING:
     from fedbench.models.backbone import Source
-    from fedbench.models.continuations import Continuing
+    from fedbench.models.tokens import Continuing
 
 TEST = "test"  # what is scored next to VALIDATION, as results call it
 MOST_BY_CLIENT = 100_000  # clients whose validation images are evaluated one by one: a row each in every evaluation

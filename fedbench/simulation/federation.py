@@ -18,8 +18,8 @@ from fedbench.devices.fitting import Costs, Fit, Work, fitted
 from fedbench.errors import NotApplicable, UserError
 from fedbench.seeding import numpy_generator, seed_of
 from fedbench.simulation.batches import Batch, Inputs
-from fedbench.simulation.client_storage import ClientStorage
 from fedbench.simulation.faults import Faults
+from fedbench.simulation.state import ClientStorage
 from fedbench.types import GLOBAL, MIXED, Client, ClientCost, Clients, Cohort, Device, Scenario, Size
 from fedbench.words import counted
 

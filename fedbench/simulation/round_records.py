@@ -19,13 +19,13 @@ from fedbench.models.param_paths import trained_layers
 from fedbench.results.columns import SIMULATED
 from fedbench.results.scores import evaluated_rounds
 from fedbench.seeding import generator, numpy_generator
-from fedbench.simulation.client_storage import ClientStorage
 from fedbench.simulation.evaluation import Answers, Deployment, Evaluation, Runnable, Score, Scored, offered_by
 from fedbench.simulation.failure_reason import Diverged
 from fedbench.simulation.faults import NOT_FINITE
 from fedbench.simulation.federation import Federation
 from fedbench.simulation.layer_effects import effects
 from fedbench.simulation.privacy import PrivacyLoss
+from fedbench.simulation.state import ClientStorage
 from fedbench.types import GLOBAL, ClientCost, Cohort, Dataset, Report, Size, Uploads
 
 Rows = list[dict[str, Any]]

@@ -34,10 +34,10 @@ from fedbench.simulation.failure_reason import checked, checked_metric, checked_
 from fedbench.simulation.faults import Guard, received
 from fedbench.simulation.federated_data import TEST, FederatedData
 from fedbench.simulation.federation import Federation
+from fedbench.simulation.next_tokens import metrics_fault
 from fedbench.simulation.privacy import Privacy
 from fedbench.simulation.round_records import RoundRecords, Rows
 from fedbench.simulation.state import ClientStore, keys_of, taken_apart
-from fedbench.simulation.token_answers import metrics_fault
 from fedbench.types import NEXT_TOKEN, Client, Cohort, Dataset, Job, Plan, Scenario, Uploads
 
 Config = Mapping[str, Any]

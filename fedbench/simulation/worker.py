@@ -21,11 +21,10 @@ from fedbench.errors import NotApplicable, UserError, text_of, traceback_of
 from fedbench.registry.registry import Registry
 from fedbench.results import write_manifest, write_rows
 from fedbench.results.columns import HALVED, INTERRUPTED, KEPT, ONLY_WITH_ROWS
-from fedbench.results.files import cleared, described
+from fedbench.results.files import believed_manifest, cleared, described
 from fedbench.results.identity import read_by_its_method
 from fedbench.results.lock import HELD, Held, cell_lock
-from fedbench.results.manifest import believed_manifest
-from fedbench.results.metric_direction import declare
+from fedbench.results.scores import declare
 from fedbench.simulation.cell_job import CellJob, config_of, last_rows, score_of
 from fedbench.simulation.checkpoint import Checkpoints, Progress, forget
 from fedbench.simulation.failure_reason import Diverged, PluginFault, out_of_memory, place

@@ -10,9 +10,9 @@ from typing import Any, Protocol
 
 from fedbench.data.sources import located, relative_root
 from fedbench.errors import DataMissing, UserError
-from fedbench.suite.node import INVALID, Node, Problems
 from fedbench.suite.references import with_seed
 from fedbench.suite.setting_layers import CORE_KEYS
+from fedbench.suite.yaml import INVALID, Node, Problems
 from fedbench.words import counted
 
 _NOUNS = {"capacities": "capacity", "ranks": "rank", "widths": "width", "devices": "device"}

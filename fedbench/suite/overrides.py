@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 from fedbench.errors import UserError
 from fedbench.registry.catalogue import OWN_SETTINGS
 from fedbench.suite import validate
-from fedbench.suite.node import INVALID, Mark, Node, Problems
 from fedbench.suite.references import References
 from fedbench.suite.setting_layers import nest, replaces, written_out
-from fedbench.suite.yaml import parse_value
+from fedbench.suite.yaml import INVALID, Mark, Node, Problems, parse_value
 from fedbench.words import in_short, nearest, shown, suggestion
 
 PREFIX = "methods."

@@ -12,7 +12,7 @@ from typing import Any
 from fedbench.disk import at_home, opened
 from fedbench.suite import validate
 from fedbench.suite.keys import ExpectedKeys
-from fedbench.suite.node import INVALID, Mark, Node, Problems
+from fedbench.suite.yaml import INVALID, Mark, Node, Problems
 from fedbench.words import counted, shortened, shown, suggestion
 
 # Columns that say whose number a row is, those by which a suite may ask for rows, and those for people alone.

@@ -14,8 +14,8 @@ from fedbench.errors import UserError
 from fedbench.registry.catalogue import OWN_SETTINGS
 from fedbench.seeding import permuted
 from fedbench.suite.keys import CANDIDATES_SEED
-from fedbench.suite.node import Mark, Node
 from fedbench.suite.references import with_seed
+from fedbench.suite.yaml import Mark, Node
 from fedbench.types import assignment
 from fedbench.types.tuning import Tuning
 from fedbench.words import suggestion

@@ -11,10 +11,9 @@ from fedbench.options import place
 from fedbench.registry.catalogue import OWN_SETTINGS, REQUIRED, SET_UP, Catalogue, Component
 from fedbench.registry.contracts import fault_of_parameters, unset_options
 from fedbench.schema import TRUTHS, Schema, faults
-from fedbench.suite.node import INVALID, Mark, Node, Problems
 from fedbench.suite.setting_layers import CORE_KEYS, NESTED, stack, written_out
 from fedbench.suite.validate import COMPONENTS, belongs
-from fedbench.suite.yaml import parse_value
+from fedbench.suite.yaml import INVALID, Mark, Node, Problems, parse_value
 from fedbench.words import nearest, quoted, shown, suggestion
 
 # Options that take more than their default shows; a contract of the core with every component of the kind.

@@ -14,16 +14,15 @@ from fedbench.errors import UserError
 from fedbench.registry.catalogue import Catalogue
 from fedbench.schema import adapter
 from fedbench.suite import paper_numbers, setting_layers, tuning_space, validate
-from fedbench.suite.device_numbers import Known
+from fedbench.suite.client_keys import Known
 from fedbench.suite.keys import Settings
 from fedbench.suite.limits import Facts, Limits
-from fedbench.suite.node import INVALID, Mark, Node, Problems
 from fedbench.suite.overrides import Choice, Choices, Methods, replaced
 from fedbench.suite.points import KEYS, Group, Suite
 from fedbench.suite.references import References
 from fedbench.suite.setting_layers import stack
 from fedbench.suite.shipped import found
-from fedbench.suite.yaml import read
+from fedbench.suite.yaml import INVALID, Mark, Node, Problems, read
 from fedbench.types import SIZES
 from fedbench.words import shown, suggestion
 

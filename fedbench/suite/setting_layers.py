@@ -8,8 +8,8 @@ from functools import reduce
 from typing import Any
 
 from fedbench.suite.keys import DataKeys
-from fedbench.suite.node import INVALID, Mark, Node
 from fedbench.suite.validate import COMPONENTS
+from fedbench.suite.yaml import INVALID, Mark, Node
 from fedbench.types import SIZES
 
 DEFAULTS: dict[str, Any] = {

@@ -66,8 +66,7 @@ def timeout_in(suite: str, text: str | None = None) -> float | None:
 
     Raises UserError where the file cannot be read as YAML.
     """
-    from fedbench.suite.node import Problems
-    from fedbench.suite.yaml import read
+    from fedbench.suite.yaml import Problems, read
 
     timeout = read(found(suite) if text is None else suite, Problems(), text).get("timeout")
     value = None if timeout is None or not timeout.is_valid else timeout.plain()

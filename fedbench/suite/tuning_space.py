@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from fedbench.registry.catalogue import OWN_SETTINGS
 from fedbench.suite.keys import CANDIDATES_SEED
-from fedbench.suite.node import Node, Problems
 from fedbench.suite.points import Group
+from fedbench.suite.yaml import Node, Problems
 from fedbench.types.tuning import Tuning
 from fedbench.words import shown, suggestion
 

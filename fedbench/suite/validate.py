@@ -10,11 +10,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from fedbench.registry.catalogue import Catalogue
-from fedbench.schema import Fault, adapter, explained, keys_of, schema_of
+from fedbench.schema import Fault, KeyPath, adapter, explained, keys_of, schema_of
 from fedbench.suite import client_keys, keys
 from fedbench.suite.keys import Settings, StragglerKeys
-from fedbench.suite.node import INVALID, Node, Path, Problems
 from fedbench.suite.values import A_NAME
+from fedbench.suite.yaml import INVALID, Node, Problems
 from fedbench.types import SIZES
 from fedbench.words import nearest, shortened, shown, suggestion
 
@@ -128,7 +128,7 @@ def shaped(node: Node, shape: Any, problems: Problems, where: str) -> Node:
     return _validated(node, shape, problems, where)
 
 
-def _names(node: Node, *section: str | int) -> list[Path]:
+def _names(node: Node, *section: str | int) -> list[KeyPath]:
     part = node.get(*section)
     return [(*section, name) for name in part.value] if part and part.is_mapping else []
 
@@ -181,7 +181,7 @@ _SPELLINGS: dict[str, Callable[[Node], Node]] = {
 }
 
 
-def _change(node: Node, path: Path, change: Callable[[Node], Node]) -> Node:
+def _change(node: Node, path: KeyPath, change: Callable[[Node], Node]) -> Node:
     part = node.get(*path)
     return node.put(path, change(part)) if part else node
 
@@ -234,12 +234,12 @@ def _report(node: Node, fault: Fault, shape: Any, problems: Problems, where: str
     return node.put(path, replace(at, value=INVALID))
 
 
-def _title(path: Path, where: str) -> str:
+def _title(path: KeyPath, where: str) -> str:
     text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
     return " ".join(part for part in (where, text) if part) or "a suite"
 
 
-def _unknown(path: Path, shape: Any, where: str, catalogue: Catalogue | None) -> str:
+def _unknown(path: KeyPath, shape: Any, where: str, catalogue: Catalogue | None) -> str:
     """`unknown key "roundz" in train; did you mean "rounds"?`"""
     key, known = str(path[-1]), keys_of(schema(shape), path[:-1])
     title = _title(path[:-1], where)

@@ -22,7 +22,7 @@ from fedbench.models.backbone import Blocks, Source
 from fedbench.registry.catalogue import KINDS, Component
 from fedbench.registry.contracts import fault_of_parameters, unset_options
 from fedbench.registry.registry import LIFECYCLE, Registry
-from fedbench.results.metric_direction import measure
+from fedbench.results.scores import measure
 from fedbench.simulation.failure_reason import beginning
 from fedbench.suite.values import A_NAME, NAMED
 from fedbench.testing import (

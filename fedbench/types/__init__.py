@@ -1,9 +1,8 @@
 """The nouns that the parts of fedbench hand to each other, with their shapes."""
 
 from fedbench.types.client_cost import ClientCost, Frozen, Sent, ServerCost
-from fedbench.types.clients import GLOBAL, SIZES, Client, Clients, Cohort, Scenario, assignment
+from fedbench.types.clients import GLOBAL, SIZES, Client, Clients, Cohort, Device, Scenario, Size, assignment
 from fedbench.types.dataset import CLASSIFICATION, MIXED, NEXT_TOKEN, Dataset, Images, Splits, Texts
-from fedbench.types.device import Device, Size
 from fedbench.types.metric import SummedMetric
 from fedbench.types.round import Exit, Job, Objective, Plan, Pull, Report, Uploads
 

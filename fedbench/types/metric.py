@@ -21,7 +21,7 @@ class SummedMetric:
             are added up; float64 or int64, so that nothing is lost.
         value: `value(sums) -> float` of the tensors of all batches together.
         task: The task of the data that it measures. Of `next_token` the rows (n, 6) of
-            `fedbench.models.heads.example_rows` stand in the place of logits.
+            `fedbench.models.tokens.example_rows` stand in the place of logits.
     """
 
     sums: Callable[[Tensor, Tensor], Tensor]

@@ -13,8 +13,8 @@ from fedbench.families.layerwise import head_at_end, layerwise
 from fedbench.method import Method, Ref, Setup, State
 from fedbench.models import cost
 from fedbench.models.backbone import in_layers
-from fedbench.models.heads import over_tokens
 from fedbench.models.optimizer import optimizer_states
+from fedbench.models.tokens import over_tokens
 from fedbench.options import judged
 from fedbench.seeding import numpy_generator
 from fedbench.types import ClientCost, Cohort, Plan, Report

@@ -16,7 +16,7 @@ from fedbench.families.layerwise import full_depth
 from fedbench.method import Method, Predict, Setup, State
 from fedbench.models.backbone import HEAD, Blocks, Plain, load
 from fedbench.models.counting import to_run_all
-from fedbench.models.heads import TokenStates
+from fedbench.models.tokens import TokenStates
 from fedbench.options import Positive, judged
 from fedbench.types import ClientCost, Cohort, Plan, Report, Sent, Size, Uploads
 

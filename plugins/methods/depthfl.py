@@ -14,7 +14,7 @@ from fedbench.families.layerwise import layerwise
 from fedbench.method import Method, Ref, Setup, State
 from fedbench.models.backbone import HEAD, Blocks
 from fedbench.models.globalmodel import GlobalModel
-from fedbench.models.heads import mean_of_answers
+from fedbench.models.tokens import mean_of_answers
 from fedbench.options import Count, judged
 from fedbench.types import Cohort, Exit, Plan, Uploads
 

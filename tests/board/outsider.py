@@ -12,8 +12,7 @@ from command import fedbench
 
 from fedbench.board.seeds import salt_of_version
 from fedbench.disk import hash_of_json
-from fedbench.suite.node import Problems
-from fedbench.suite.yaml import parse
+from fedbench.suite.yaml import Problems, parse
 
 SECRET = b"a secret of tests alone"
 SUITE = """\

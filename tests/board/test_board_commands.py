@@ -23,7 +23,7 @@ from fedbench.board.checks import Check, Fault
 from fedbench.board.children import packages_of
 from fedbench.board.entries import Home
 from fedbench.errors import UserError
-from fedbench.suite.node import Mark
+from fedbench.suite.yaml import Mark
 
 ROOT = Path(__file__).parents[2]
 

@@ -19,7 +19,7 @@ from fedbench.results.index import change_index
 from fedbench.results.pack import pack
 from fedbench.results.packed_tables import folder_of
 from fedbench.results.tuning import contests
-from fedbench.suite.node import Problems
+from fedbench.suite.yaml import Problems
 
 
 def results_of(home: Home):

@@ -19,7 +19,7 @@ from fedbench.board.records import concluded, hash_of_claim, objections, read_re
 from fedbench.board.rerun import Rerun, is_beyond_draws
 from fedbench.board.seeds import commit_of, hidden_seeds, numbers, salt_of, salt_of_version
 from fedbench.errors import UserError
-from fedbench.report.statistics.intervals import student
+from fedbench.report.statistics.pairs import student
 
 
 def rerun_of(home: Home, name: str = "mine/1", salt: str | None = None) -> Rerun:

@@ -3,8 +3,7 @@
 from command import TINY
 
 from fedbench.deployment.deployed import Deployed, Reply
-from fedbench.deployment.examples import Examples
-from fedbench.deployment.node import Node
+from fedbench.deployment.node import Examples, Node
 from fedbench.results.columns import TIMINGS, UNHASHED
 from fedbench.simulation.checkpoint import Progress
 from fedbench.simulation.simulation import Simulation

@@ -7,14 +7,13 @@ import pytest
 from command import TINY, fedbench, write_suite
 
 from fedbench.deployment import wire
-from fedbench.deployment.federation import Federation
-from fedbench.deployment.keys import make_key
+from fedbench.deployment.federation import Federation, make_key
 from fedbench.deployment.loopback import Loopback
 from fedbench.deployment.node import Node
 from fedbench.deployment.server import GONE
 from fedbench.registry.facts import CachedFacts
 from fedbench.results import read_manifest, read_rows
-from fedbench.results.content import digest_of_cell
+from fedbench.results.files import digest_of_cell
 from fedbench.results.packed_tables import packed_tables
 from fedbench.runner.cells import cells_of
 from fedbench.runner.runner import load

@@ -11,9 +11,8 @@ import pytest
 import torch
 
 from fedbench.deployment import loopback, wire
-from fedbench.deployment.examples import Examples
 from fedbench.deployment.federation import Federation, free_port, start_node
-from fedbench.deployment.node import Node
+from fedbench.deployment.node import Examples, Node
 from fedbench.deployment.server import Patience
 
 pytest.importorskip("flwr", reason="needs the extra `flower`")

@@ -9,7 +9,7 @@ from every_method import changed, tiny_cells
 
 from fedbench.deployment import wire as messages
 from fedbench.deployment.deployed import Deployed
-from fedbench.deployment.examples import Examples
+from fedbench.deployment.node import Examples
 from fedbench.errors import UserError
 from fedbench.runner.runner import load
 from fedbench.simulation.failure_reason import Diverged

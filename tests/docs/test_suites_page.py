@@ -6,9 +6,8 @@ import pytest
 from pages import PAGES, ROOT, blocks, in_code, place, prose
 
 from fedbench.suite import client_keys, keys, load
-from fedbench.suite.node import Problems
 from fedbench.suite.validate import homes
-from fedbench.suite.yaml import parse
+from fedbench.suite.yaml import Problems, parse
 
 # What a fragment leaves out, and what its own settings may.
 AROUND = {"suite": "suite: fragment", "defaults": "defaults: {}", "methods": "methods: [fedra]"}

@@ -11,8 +11,8 @@ from tiny_texts import tiny_bert, tiny_llama
 from fedbench.engine import cohort as fast
 from fedbench.engine import sequential
 from fedbench.models.backbone import HEAD, body_of
-from fedbench.models.heads import UNCOUNTED, over_tokens
 from fedbench.models.param_paths import places
+from fedbench.models.tokens import UNCOUNTED, over_tokens
 from fedbench.testing.setups import CLASSES, tiny_mixer, tiny_vit
 from fedbench.types import Cohort, Exit, Job, Plan
 from fedbench_plugins.adapters.lora import lora

@@ -12,8 +12,8 @@ from fedbench.engine import microbatching, sequential
 from fedbench.errors import NotApplicable, UserError
 from fedbench.models.backbone import body_of
 from fedbench.models.cost import Shape, per_image, whole
-from fedbench.models.heads import UNCOUNTED, TokenStates, over_tokens
 from fedbench.models.layered import PADDING
+from fedbench.models.tokens import UNCOUNTED, TokenStates, over_tokens
 from fedbench.seeding import generator
 from fedbench.testing.setups import setup_of, tiny_vit
 from fedbench.types import Exit

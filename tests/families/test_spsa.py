@@ -7,8 +7,8 @@ import torch
 from memory import Allocated
 from torch import nn
 
-from fedbench.families import spsa
-from fedbench.families.spsa import Direction, descend, losses_around, perturbed
+from fedbench.families import forward_only
+from fedbench.families.forward_only import Direction, descend, losses_around, perturbed
 from fedbench.models.backbone import Blocks
 from fedbench.seeding import generator
 from fedbench.testing.setups import tiny_mixer, tiny_vit
@@ -107,7 +107,7 @@ def test_draws_are_those_of_seed_round_client_and_number():
 
 
 def test_large_tensors_are_drawn_in_pieces(monkeypatch):
-    monkeypatch.setattr(spsa, "CHUNK", 32)
+    monkeypatch.setattr(forward_only, "CHUNK", 32)
     draw, whole = generator(0, 0, 0, "spsa/0/w"), torch.zeros(10, 10)
     pieces = [torch.empty(size).normal_(generator=draw) for size in (32, 32, 32, 4)]
     torch.testing.assert_close(Direction(0, 0, 0).add("w", whole, 2.0), 2 * torch.cat(pieces).view(10, 10))

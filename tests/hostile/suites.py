@@ -11,7 +11,7 @@ from made_up import KnownFacts
 from fedbench import suite
 from fedbench.errors import UserError
 from fedbench.registry.registry import Registry
-from fedbench.suite.node import ON_A_SCREEN
+from fedbench.suite.yaml import ON_A_SCREEN
 from hostile.mutants import SPELLINGS, damaged, misspelt
 
 SHIPPED = Path(__file__).parents[2] / "suites"

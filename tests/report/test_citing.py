@@ -1,4 +1,4 @@
-"""fedbench/report/citing.py: the papers behind a table, as lines and as BibTeX."""
+"""fedbench/report/paper.py: the papers behind a table, as lines and as BibTeX."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from boards import write
 from fedbench import __version__
 from fedbench.errors import UserError
 from fedbench.registry.registry import Registry
-from fedbench.report.citing import bibliography, bibtex, listed
+from fedbench.report.paper import bibliography, bibtex, listed
 from fedbench.report.style import style
 from fedbench.report.views import lists
 from fedbench.report.views.by_name import chosen

@@ -13,8 +13,7 @@ from factories import eval_rows, write_cell
 
 from fedbench.errors import UserError
 from fedbench.report.run_scores import curve, run, worst_tenth
-from fedbench.report.views.clients import MOST_CLIENTS, clients, worst_clients
-from fedbench.report.views.leaderboard import leaderboard
+from fedbench.report.views.leaderboard import MOST_CLIENTS, clients, leaderboard, worst_clients
 from fedbench.results import load
 
 

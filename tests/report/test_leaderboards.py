@@ -12,7 +12,7 @@ from factories import eval_rows, write_cell
 
 from fedbench.errors import UserError
 from fedbench.report.statistics.pairs import sign_flip
-from fedbench.results.metric_direction import best_round
+from fedbench.results.scores import best_round
 
 
 def test_means_spread_worst_and_gap_over_seeds(tmp_path):

@@ -16,7 +16,7 @@ from fedbench.errors import UserError
 from fedbench.report.frames import records
 from fedbench.report.leaderboards import leaderboards
 from fedbench.report.statistics.pairs import INCONCLUSIVE
-from fedbench.report.views.pareto import BEATEN, ON, judged, pareto
+from fedbench.report.views.costs import BEATEN, ON, judged, pareto
 from fedbench.results import load
 from fedbench.results.pack import pack
 

@@ -10,7 +10,7 @@ from command import fedbench, run, write_suite
 from fedbench.report.grouping import roles_of
 from fedbench.report.plot_data import LINES, styles
 from fedbench.results import load
-from fedbench.results.schema_checks import check_manifest
+from fedbench.results.documents import check_manifest
 
 PAPER = "Doe et al., Ceilings, 2026"
 PLUGIN = f"""

@@ -10,9 +10,9 @@ from fedbench.errors import UserError
 from fedbench.registry.catalogue import Component, Unfit
 from fedbench.report.frames import number
 from fedbench.report.leaderboards import leaderboards
-from fedbench.results import load, metric_direction, packed_tables
-from fedbench.results.manifest import read_manifest, write_manifest
-from fedbench.results.metric_direction import Measure, best_round, declare, higher_is_better, is_fraction, measure
+from fedbench.results import load, packed_tables, scores
+from fedbench.results.files import read_manifest, write_manifest
+from fedbench.results.scores import Measure, best_round, declare, higher_is_better, is_fraction, measure
 
 MINE = """
 from fedbench import hookimpl
@@ -29,7 +29,7 @@ def fedbench_register_metrics(register):
 
 @pytest.fixture(autouse=True)
 def nothing_declared(monkeypatch):
-    monkeypatch.setattr(metric_direction, "_DECLARED", {})
+    monkeypatch.setattr(scores, "_DECLARED", {})
 
 
 def test_what_a_metric_says_goes_before_what_its_name_says():
@@ -68,7 +68,7 @@ def test_results_keep_what_a_metric_said_and_tables_follow_it(tmp_path, own_cach
     (result,) = load([tmp_path / "r"])
     said = {"better": "lower", "unit": "%", "format": ".2f"}
     assert result.manifest["metrics"] == {"calibration": said}
-    metric_direction._DECLARED.clear()  # as in another process
+    scores._DECLARED.clear()  # as in another process
     packed_tables._packed_tables_at.cache_clear()
     told = fedbench("compare", "r/tiny", "--metric", "calibration", cwd=tmp_path).stdout
     assert "calibration, % · round 2" in told and "25.00" in told and not higher_is_better("calibration")

@@ -18,8 +18,7 @@ from fedbench.report.layout import laid_out
 from fedbench.report.leaderboards import leaderboards
 from fedbench.report.standings import RANKS_FROM, standings
 from fedbench.report.views.by_name import FEW
-from fedbench.report.views.ranks import WIDE, ranks
-from fedbench.report.views.summary import lettered, summary
+from fedbench.report.views.summary import WIDE, lettered, ranks, summary
 from fedbench.results import load
 from fedbench.results.pack import pack
 from fedbench.runner.progress import RunSummary

@@ -13,9 +13,9 @@ from factories import eval_rows, round_row, write_cell
 
 from fedbench.errors import UserError
 from fedbench.report.leaderboards import leaderboards
-from fedbench.report.views.reach import read_target, time_to_target
+from fedbench.report.views.costs import read_target, time_to_target
 from fedbench.results import load
-from fedbench.results.metric_direction import reaches
+from fedbench.results.scores import reaches
 
 MB = 1_000_000
 

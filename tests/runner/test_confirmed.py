@@ -11,10 +11,9 @@ from command import TINY, fedbench, write_suite
 from factories import eval_rows, write_cell
 
 from fedbench.results import content_hash, load, merge_index, read_index, write_manifest, write_rows
-from fedbench.results.files import described
+from fedbench.results.files import described, read_manifest
 from fedbench.results.identity import identity
 from fedbench.results.index import Entry
-from fedbench.results.manifest import read_manifest
 from fedbench.results.tuning import Contest, contests, merge_tunings, unstable, without_reports
 from fedbench.runner.cells import Cell, Options
 from fedbench.runner.successive_halving import decide, standing

@@ -10,7 +10,7 @@ import pytest
 from command import TINY, cell_of, fedbench, loosen, manifests, run, write_suite
 
 from fedbench.results import content_hash, load
-from fedbench.results.content import digest_of_cell
+from fedbench.results.files import digest_of_cell
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,7 @@ from command import run, write_suite, written
 from federations import federation
 
 from fedbench.results.identity import plugin_versions
-from fedbench.simulation.augmentation import augmented
-from fedbench.simulation.batches import Pixels
+from fedbench.simulation.batches import Pixels, augmented
 from fedbench.simulation.simulation import Simulation
 from fedbench.types import Images
 

@@ -14,10 +14,10 @@ from fedbench.devices.fitting import Work
 from fedbench.results.tables import to_table
 from fedbench.runner.runner import load
 from fedbench.simulation.checkpoint import Progress
-from fedbench.simulation.client_storage import ClientStorage
 from fedbench.simulation.faults import Faults
 from fedbench.simulation.round_records import Clock
 from fedbench.simulation.simulation import Simulation
+from fedbench.simulation.state import ClientStorage
 from fedbench.types import ClientCost, Cohort, Device, Sent, ServerCost
 
 FAST = Device("fast", memory=0, flops=1000, flops_bf16=4000, down=100, up=50, watts=10)

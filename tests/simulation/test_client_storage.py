@@ -13,8 +13,8 @@ from fedbench.registry.facts import CachedFacts
 from fedbench.results.tables import to_table
 from fedbench.runner.runner import load
 from fedbench.simulation.checkpoint import Checkpoints, Progress
-from fedbench.simulation.client_storage import ClientStorage
 from fedbench.simulation.simulation import Simulation
+from fedbench.simulation.state import ClientStorage
 from fedbench.types import ClientCost, Frozen, Sent
 
 SUITE = """

@@ -8,12 +8,10 @@ import torch
 
 from fedbench.errors import UserError
 from fedbench.models.backbone import Source
-from fedbench.models.continuations import continued, encoded, fits
-from fedbench.models.heads import CHOSEN, EXACT, NUMBER, UNCOUNTED, TokenStates
 from fedbench.models.layered import PADDING
+from fedbench.models.tokens import CHOSEN, EXACT, NUMBER, UNCOUNTED, TokenStates, continued, encoded, fits
 from fedbench.registry.facts import task_fault
-from fedbench.simulation.next_tokens import Continuations, fitting
-from fedbench.simulation.token_answers import greedy, last_number, metrics_fault, token_rows
+from fedbench.simulation.next_tokens import Continuations, fitting, greedy, last_number, metrics_fault, token_rows
 from fedbench.types import NEXT_TOKEN, Dataset, Splits, Texts
 
 END, V = 9, 10

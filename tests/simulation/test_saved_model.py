@@ -14,8 +14,8 @@ from fedbench.errors import UserError
 from fedbench.models.globalmodel import GlobalModel
 from fedbench.registry.registry import Registry
 from fedbench.results import read_manifest, read_rows, write_manifest, write_rows
+from fedbench.results.files import HASHED
 from fedbench.results.identity import identity
-from fedbench.results.manifest import HASHED
 from fedbench.simulation.saved_model import _clients, reopen
 from fedbench.simulation.state import STRUCTURE, load
 from fedbench.testing import check_state

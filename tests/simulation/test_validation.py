@@ -14,7 +14,7 @@ from fedbench.errors import UserError
 from fedbench.export import export
 from fedbench.registry.facts import CachedFacts
 from fedbench.results import read_rows
-from fedbench.results.metric_direction import VALIDATION
+from fedbench.results.scores import VALIDATION
 from fedbench.runner.runner import load
 from fedbench.simulation.checkpoint import Progress
 from fedbench.simulation.saved_model import reopen

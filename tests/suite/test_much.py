@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from made_up import SMALL
 
-from fedbench.suite.node import Node
 from fedbench.suite.validate import MOST
 from fedbench.suite.values import distinct
+from fedbench.suite.yaml import Node
 
 
 def test_a_huge_grid_is_refused_before_it_is_built(faults_of):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedbench.suite.node import Mark, Node
 from fedbench.suite.setting_layers import merge, nest, replaces, stack
+from fedbench.suite.yaml import Mark, Node
 
 LOW, HIGH = Mark("low"), Mark("high")
 

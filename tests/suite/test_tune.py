@@ -10,7 +10,7 @@ from fedbench.errors import UserError
 from fedbench.runner.runner import load
 from fedbench.suite import tuning_space
 from fedbench.suite.keys import CANDIDATES_SEED
-from fedbench.suite.node import Mark, Node
+from fedbench.suite.yaml import Mark, Node
 
 SUITE = """\
 suite: s

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from made_up import SMALL
 
 from fedbench.errors import UserError
-from fedbench.suite.node import Mark, Problems
-from fedbench.suite.yaml import MAX_BYTES, parse, parse_value, read
+from fedbench.suite.yaml import MAX_BYTES, Mark, Problems, parse, parse_value, read
 
 
 def plain(text):

@@ -25,9 +25,9 @@ from fedbench.models.adapter import seed_dropout
 from fedbench.models.backbone import HEAD, Blocks, in_layers, load
 from fedbench.models.codec import refuse_coded
 from fedbench.models.draws import Draws
-from fedbench.models.heads import counted, over_tokens
 from fedbench.models.optimizer import make_optimizer
 from fedbench.models.param_paths import at_classifier, by_layer, layer_of, places
+from fedbench.models.tokens import counted, over_tokens
 from fedbench.options import Count, NotNegative, judged
 from fedbench.seeding import generator
 from fedbench.types import ClientCost, Cohort, Exit, Objective, Plan, Report, Uploads

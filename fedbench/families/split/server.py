@@ -16,8 +16,8 @@ from torch import Tensor
 from typing_extensions import TypedDict
 
 from fedbench.errors import UserError
+from fedbench.families.forward_only import Direction, descend, losses_around
 from fedbench.families.split.cut import Cut
-from fedbench.families.spsa import Direction, descend, losses_around
 from fedbench.method import Setup
 from fedbench.models.optimizer import make_optimizer
 from fedbench.options import NotNegative, Positive, Range

@@ -1,7 +1,8 @@
-"""Data of the page: leaderboards and what goes with them, by suite, and where they are from."""
+"""Data of the page: leaderboards and what goes with them, by suite, and the cells and settings they are from."""
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,30 +15,25 @@ import pandas
 
 from fedbench import __version__
 from fedbench.errors import UserError
-from fedbench.report.citing import cited, listed
 from fedbench.report.frames import PLACE, records, with_attrs
 from fedbench.report.grouping import Place, headings, registered, select
-from fedbench.report.html.origin import origin
 from fedbench.report.layout import Column, Page, laid_out
 from fedbench.report.leaderboards import Leaderboard, leaderboards
-from fedbench.report.paper import comparisons
+from fedbench.report.paper import cited, comparisons, listed
 from fedbench.report.plot_data import AXES, Board, boards, by_method, styles
 from fedbench.report.run_scores import curve
 from fedbench.report.standings import Standing, standings
 from fedbench.report.statistics.ranks import bars
 from fedbench.report.style import style
-from fedbench.report.views.clients import clients
-from fedbench.report.views.costs import LEGEND, costs
-from fedbench.report.views.leaderboard import has_many_domains, leaderboard
+from fedbench.report.views.costs import COSTS, LEGEND, RESOURCES, costs, pareto
+from fedbench.report.views.leaderboard import clients, has_many_domains, leaderboard
 from fedbench.report.views.pairs import matrix, pairs
 from fedbench.report.views.paper import side_by_side
-from fedbench.report.views.pareto import COSTS, RESOURCES, pareto
-from fedbench.report.views.ranks import ranks
 from fedbench.report.views.sizes import deployable
-from fedbench.report.views.summary import lettered, summary
+from fedbench.report.views.summary import lettered, ranks, summary
 from fedbench.report.views.tuning import by_scenario, contests_of, expected, tuning
 from fedbench.results import Result
-from fedbench.results.metric_direction import higher_is_better, is_fraction
+from fedbench.results.scores import higher_is_better, is_fraction
 from fedbench.results.tuning import Contest
 
 POINTS = 120_000  # numbers in lines; of more, lines keep fewer points
@@ -401,3 +397,76 @@ def texts(found: pandas.DataFrame, papers: Mapping[str, Sequence[str]] = Mapping
     which are one of the formats then."""
     citing = with_attrs(found, papers=dict(papers))
     return {form: style(citing, form) for form in (*TEXTS, *(["bibtex"] if papers else []))}
+
+
+CELL = (
+    "suite", "scenario", "variant", "method", "seed", "status", "reason", "id", "seconds", "origin", "config",
+)  # fmt: skip
+WHERE = ("versions", "fingerprints", "machine", "git", "result_version", "ignored")
+
+
+class Interned:
+    """Values that many cells share, each kept once; a cell has its place."""
+
+    def __init__(self) -> None:
+        self.values: list[Any] = []
+        self._places: dict[str, int] = {}
+
+    def place(self, value: Any) -> int:
+        key = json.dumps(value, sort_keys=True)
+        if key not in self._places:
+            self._places[key] = len(self.values)
+            self.values.append(value)
+        return self._places[key]
+
+
+def origin(results: Sequence[Result]) -> dict[str, Any]:
+    """What each cell was configured and computed as.
+
+    Returns:
+        `cells`: the fields of a row, and the rows. `configs`: by part of a configuration (`train`, `method`), its
+        values; a cell's `config` has their places by the order of parts, null for a part that it lacks. `origins`:
+        versions, fingerprints, machine and git revision that cells share. `started`: when the first of them was, and
+        the last.
+    """
+    parts = dict.fromkeys(name for r in results for name in r.manifest.get("config", {}))
+    configs = {name: Interned() for name in parts}
+    origins = Interned()
+    rows = []
+    for r in results:
+        config, e = r.manifest.get("config", {}), r.entry
+        rows.append(
+            (
+                r.suite,
+                e.scenario,
+                e.variant,
+                e.method,
+                e.seed,
+                r.status,
+                _reason(r),
+                e.cell,
+                None if "computed_as" in r.manifest else r.manifest.get("seconds"),  # which is another's
+                origins.place(_where(r)) if r.manifest else None,
+                [configs[name].place(config[name]) if name in config else None for name in parts] if config else None,
+            )
+        )
+    return {
+        "cells": {"fields": CELL, "rows": rows},
+        "configs": {name: found.values for name, found in configs.items()},
+        "origins": origins.values,
+        "started": _span(results),
+    }
+
+
+def _where(result: Result) -> dict[str, Any]:
+    return {name: result.manifest.get(name) for name in WHERE}
+
+
+def _reason(result: Result) -> str:
+    return (result.fault or result.manifest.get("reason") or "").strip().partition("\n")[0]
+
+
+def _span(results: Sequence[Result]) -> list[str]:
+    """When the first and the last of the cells was started."""
+    times = sorted(time for r in results if (time := r.manifest.get("started")))
+    return [times[0], times[-1]] if times else []

@@ -16,10 +16,10 @@ from fedbench.report.grouping import unknown
 from fedbench.report.leaderboards import Leaderboard
 from fedbench.report.pictures.style import GREY, WIDTH, Named, folded, in_percent, panelled
 from fedbench.report.plot_data import AXES, FAINT, MOST, Board, Line, by_panel, greyed, styles
-from fedbench.report.views.pareto import BEATEN
+from fedbench.report.views.costs import BEATEN
 from fedbench.report.views.sizes import by_size
 from fedbench.results import Result
-from fedbench.results.metric_direction import higher_is_better, is_fraction
+from fedbench.results.scores import higher_is_better, is_fraction
 from fedbench.types import GLOBAL
 from fedbench.words import scale
 

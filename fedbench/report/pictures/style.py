@@ -19,7 +19,7 @@ from matplotlib.textpath import TextToPath
 from fedbench.disk import write_atomically
 from fedbench.errors import UserError
 from fedbench.report.plot_data import FAINT, MOST
-from fedbench.results.metric_direction import is_fraction
+from fedbench.results.scores import is_fraction
 from fedbench.words import clipped
 
 Panel = TypeVar("Panel")

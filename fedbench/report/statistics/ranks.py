@@ -9,9 +9,8 @@ from itertools import combinations
 
 import numpy as np
 
-from fedbench.report.statistics.intervals import FEWEST
-from fedbench.report.statistics.pairs import ALPHA, Draws, Pair, by_draw, joined, paired
-from fedbench.results.metric_direction import without_noise
+from fedbench.report.statistics.pairs import ALPHA, FEWEST, Draws, Pair, by_draw, joined, paired
+from fedbench.results.scores import without_noise
 
 WILCOXON_FROM = 6  # scenarios: of five, no signed-rank test can give less than 2 / 2^5 = 0.06
 

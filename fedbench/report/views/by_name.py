@@ -8,22 +8,17 @@ from typing import Any
 import pandas
 
 from fedbench.registry.registry import Registry
-from fedbench.report.citing import cited
 from fedbench.report.frames import chosen as filtered
 from fedbench.report.grouping import roles_of
 from fedbench.report.leaderboards import Leaderboard, leaderboards
-from fedbench.report.paper import comparisons
+from fedbench.report.paper import cited, comparisons
 from fedbench.report.standings import standings
-from fedbench.report.views.clients import clients, worst_clients
-from fedbench.report.views.costs import costs
-from fedbench.report.views.leaderboard import leaderboard
+from fedbench.report.views.costs import costs, pareto, time_to_target
+from fedbench.report.views.leaderboard import clients, leaderboard, worst_clients
 from fedbench.report.views.pairs import matrix, pairs
 from fedbench.report.views.paper import paper, side_by_side
-from fedbench.report.views.pareto import pareto
-from fedbench.report.views.ranks import ranks
-from fedbench.report.views.reach import time_to_target
 from fedbench.report.views.sizes import deployable
-from fedbench.report.views.summary import lettered, summary
+from fedbench.report.views.summary import lettered, ranks, summary
 from fedbench.report.views.tuning import candidates, how_tuned, tuning
 from fedbench.report.views.wire import wire
 from fedbench.results import Result

@@ -1,14 +1,24 @@
-"""Costs: what clients and the server compute, what crosses between them, and what it takes on clients' devices."""
+"""Costs: what methods pay, who pays well for it (Pareto fronts), and what it took to reach a score."""
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import pandas
 
+from fedbench.errors import UserError
+from fedbench.report.budget import MEANING, PAID, check_known, unknown
 from fedbench.report.frames import PLACE, Format, frame, page
-from fedbench.report.leaderboards import Leaderboard
-from fedbench.report.views.leaderboard import about
+from fedbench.report.leaderboards import Leaderboard, Row
+from fedbench.report.run_scores import curve
+from fedbench.report.significance import CONDITIONS
+from fedbench.report.statistics.pairs import BETTER, INCONCLUSIVE, Pair, turned
+from fedbench.report.views.leaderboard import about, page_of, subtitle
+from fedbench.results import Result
+from fedbench.results.scores import higher_is_better, is_fraction, mean, reaches, spread, without_noise
 
 # In the order of a round: what is given once, and then what every step exchanges.
 KINDS = (
@@ -114,3 +124,191 @@ def _notes(board: Leaderboard) -> list[str]:
     missing = [row.label for row in rows if not row.cost]
     notes = [f"{', '.join(without)}: computed before fedbench recorded what crosses, by kind"] if without else []
     return [*notes, *([f"{', '.join(missing)}: no costs"] if missing else [])]
+
+
+ON, BEATEN = "on the front", "beaten"
+RESOURCES = (*PAID, "memory")
+COSTS = {**MEANING, "memory": "the largest memory of any client"}
+TITLES = {
+    "rounds": "round",
+    "bytes": "bytes",
+    "flops": "FLOPs",
+    "seconds": "simulated",
+    "joules": "energy",
+    "memory": "memory",
+}
+
+
+def pareto(boards: Sequence[Leaderboard], what: str) -> pandas.DataFrame:
+    """A row for each method of each leaderboard with what it cost and whether it is on the front, the cheapest first.
+
+    `ahead` are those that cost no more and have a better mean, or as good a one for less; on the `front` is a method
+    that none is ahead of. Of those, the significantly better ones are `beaten_by`. The verdict is ON for a method that
+    is significantly better than all that cost no more, BEATEN where one has beaten it, else INCONCLUSIVE; what is never
+    ranked has none and comes last. Second outputs and methods of unknown cost are left out.
+
+    Args:
+        boards: leaderboards; the rounds they show count.
+        what: one of RESOURCES.
+
+    Raises:
+        UserError: where it is known of no result what it has spent.
+    """
+    results = [r for board in boards for part in board.cells.values() for r in part]
+    check_known(results, what)
+    rows, pages = [], []
+    for board in boards:
+        here = [row for row in board.rows if row.runs and not row.output]
+        known = [_point(board, row, spent) for row in here if (spent := _spent(row, what)) is not None]
+        rows += judged(known, board.pairs, higher_is_better(board.metric))
+        without = [row.label for row in here if row.label not in {one["method"] for one in known}]
+        one = page_of(board, f"{subtitle(board)} · by {COSTS[what]}")
+        one["notes"] += [f"{', '.join(without)}: {unknown(results, what)}"] if without else []
+        pages.append(one)
+    legend = [
+        f"front: nobody costs no more ({COSTS[what]}, until the round shown, mean over seeds) and has a better mean.",
+        f"verdict: {ON}: significantly better than everybody who costs no more; {BEATEN}: somebody who costs no more "
+        f"is significantly better (paired t-tests, {CONDITIONS}); {INCONCLUSIVE}: neither.",
+        "ahead: who costs no more and has a better mean; beaten by: those of them that are significantly better.",
+        *["Ceilings are on no front and beat nobody."] * any(not row["ranked"] for row in rows),
+    ]
+    return frame(
+        rows,
+        (*PLACE, "method", "role", "mean", "std", "n_seeds", "spent", "front", "verdict", "beaten_by", "ahead"),
+        caption=f"Pareto fronts by {COSTS[what]}",
+        pages=pages,
+        formats={
+            "spent": Format(TITLES[what], "bytes" if what == "memory" else what, "low"),
+            "front": Format("front", "yes", left=True),
+            "verdict": Format(left=True),
+            "beaten_by": Format("beaten by", "names"),
+            "ahead": Format("ahead", "names"),
+            "role": Format(part=""),
+        },
+        legend=legend,
+        resource=what,
+        **about(boards),
+    )
+
+
+def _spent(row: Row, what: str) -> float | None:
+    """The mean over seeds until the round shown; None where it is not known of all of them."""
+    if what == "memory":
+        return row.cost["memory_max"] if row.cost else None
+    cells = row.finished
+    spent = [spending.by(run.round) for run in row.runs if (spending := cells[run.seed].paid(what))]
+    return sum(spent) / len(spent) if len(spent) == len(row.runs) else None
+
+
+def _point(board: Leaderboard, row: Row, spent: float) -> dict[str, Any]:
+    assert row.average is not None
+    names = {"method": row.label, "role": row.role, "ranked": row.ranked, "n_seeds": len(row.runs)}
+    scored = {"mean": row.average.mean, "std": row.average.std, "spent": spent}
+    return {**board.place._asdict(), **names, **scored, "front": False, "verdict": "", "beaten_by": [], "ahead": []}
+
+
+def judged(rows: Sequence[dict[str, Any]], pairs: Sequence[Pair], higher: bool) -> list[dict[str, Any]]:
+    """The rows of one leaderboard in order, with front, verdict, beaten_by and ahead.
+
+    Only pairs of ranked methods are tested, as of `compare pairs`; costs are compared as means over seeds.
+    """
+    better = {(pair.method, pair.other) for pair in (*pairs, *map(turned, pairs)) if pair.verdict == BETTER}
+
+    def worth(row: dict[str, Any]) -> tuple[float, float]:
+        """(mean, cost), the larger the better."""
+        return (1 if higher else -1) * without_noise(row["mean"]), -without_noise(row["spent"])
+
+    ranked = sorted((row for row in rows if row["ranked"]), key=lambda row: worth(row)[::-1], reverse=True)
+    found = []
+    for row in ranked:
+        name = row["method"]
+        rivals = [one for one in ranked if one is not row and worth(one)[1] >= worth(row)[1]]
+        ahead = [one["method"] for one in rivals if worth(one) > worth(row)]
+        beaten_by = [one for one in ahead if (one, name) in better]
+        surely = all((name, one["method"]) in better for one in rivals)
+        verdict = BEATEN if beaten_by else ON if surely else INCONCLUSIVE
+        found.append({**row, "front": not ahead, "verdict": verdict, "beaten_by": beaten_by, "ahead": ahead})
+    return found + [row for row in rows if not row["ranked"]]
+
+
+NEEDED = ("rounds", "seconds", "bytes", "flops", "joules")  # what it takes to get there, in the order of the table
+
+
+def time_to_target(boards: Sequence[Leaderboard], target: float | str) -> pandas.DataFrame:
+    """A row for each method with the rounds, simulated seconds, bytes, FLOPs and joules it needed to reach a target.
+
+    Args:
+        boards: leaderboards.
+        target: a score, as a fraction or as text such as `80%`.
+
+    Raises:
+        UserError: for a target that is none.
+    """
+    metric = boards[0].metric if boards else "accuracy"
+    value = read_target(str(target), metric)
+    more = "more" if higher_is_better(metric) else "less"
+    shown = f"{100 * value:.4g} %" if is_fraction(metric) else f"{value:.4g}"
+    goal = f"{metric} of {shown} or {more}"
+    rows, pages = [], []
+    for board in boards:
+        rows += [_needed(board, row, value) for row in board.shown]
+        finished = [r for part in board.cells.values() for r in part if r.status == "finished"]
+        tested = {tuple(sorted(r.scores(board.metric))) for r in finished}
+        uneven = ["not all were tested after the same rounds; what is tested more often can arrive earlier"]
+        notes = [*board.notes, *(uneven if len(tested) > 1 else [])]
+        pages.append(page(board.place, caption=f"what it took to reach {goal}", warning=board.warning, notes=notes))
+    formats = {what: Format(TITLES[what], "rank" if what == "rounds" else what, "low") for what in NEEDED}
+    formats |= {"rounds_std": Format(part=""), "n_reached": Format("reached", "int", "high")}
+    formats |= {"n_seeds": Format("of seeds", "int"), "role": Format(part="")}
+    return frame(
+        rows,
+        (*PLACE, "method", "role", "status", "n_reached", "n_seeds", "rounds", "rounds_std", *NEEDED[1:]),
+        caption=f"What it took to reach {goal}",
+        pages=pages,
+        formats=formats,
+        legend=[
+            f"reached: in how many seeds there was an {goal} on test examples after any evaluated round.",
+            "The other columns: what was needed by the first such round, the mean over these seeds alone; blank: none "
+            "got there. Bytes, FLOPs and energy are of all clients; simulated: time as the server waits.",
+            "Nothing is chosen by it, but a curve that wavers arrives at its first peak.",
+        ],
+        target=value,
+        **about(boards),
+    )
+
+
+def read_target(text: str, metric: str) -> float:
+    """`80%`, `80` and `0.8` of what is shown in percent; of a loss the number itself. Raises: UserError."""
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+) ?(%?)", text.strip(), re.ASCII)
+    value = float(found[1]) if found else math.nan
+    if not is_fraction(metric):
+        wrong, right = not found or bool(found[2]), "a number such as 0.5"
+    else:
+        value = value / 100 if value > 1 or (found and found[2]) else value
+        wrong, right = not 0 < value <= 1, "a score such as 80%"
+    if wrong:
+        raise UserError(f"reach {text}: not {right}, which is what {metric} can reach")
+    return value
+
+
+def _needed(board: Leaderboard, row: Row, target: float) -> dict[str, Any]:
+    """Means over the seeds that reached the target, and of which it is known."""
+    done = row.finished.values()
+    reached = [needed for r in done if (needed := needs(r, row.metric, target))]
+    found: dict[str, Any] = {**board.place._asdict(), "method": row.label, "role": row.role, "ranked": not row.output}
+    found |= {"status": row.status, "n_reached": len(reached), "n_seeds": len(done)}
+    for what in NEEDED:
+        if values := [one[what] for one in reached if what in one]:
+            found[what] = mean(values)
+    rounds = [one["rounds"] for one in reached]
+    return found | ({"rounds_std": spread(rounds, 1)} if len(rounds) > 1 else {})
+
+
+def needs(result: Result, metric: str, target: float) -> dict[str, float]:
+    """What a run had needed, by the names of NEEDED, when its average on test images first reached the target; empty
+    where it never did."""
+    averages = ((t, value) for t, (value, _) in curve(result.scores(metric)).items())
+    first = next((t for t, value in averages if reaches(value, target, metric)), None)
+    if first is None:
+        return {}
+    return {"rounds": float(first)} | {what: spent.by(first) for what in PAID if (spent := result.paid(what))}

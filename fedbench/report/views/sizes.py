@@ -15,8 +15,7 @@ from fedbench.report.run_scores import RunScores, score
 from fedbench.report.significance import legend_of_groups
 from fedbench.report.views.leaderboard import about, page_of, score_columns, subtitle, unranked
 from fedbench.results import Result
-from fedbench.results.metric_direction import higher_is_better
-from fedbench.results.scores import average
+from fedbench.results.scores import average, higher_is_better
 from fedbench.types import Size
 
 if TYPE_CHECKING:

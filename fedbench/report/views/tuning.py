@@ -14,7 +14,7 @@ from fedbench.errors import UserError
 from fedbench.report.frames import Format, frame, number, page
 from fedbench.results import Loaded, Result
 from fedbench.results.columns import ENDED
-from fedbench.results.metric_direction import higher_is_better
+from fedbench.results.scores import higher_is_better
 from fedbench.results.tuning import Contest, contests, read_tunings, unstable
 from fedbench.words import counted, shortened
 

@@ -19,9 +19,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from fedbench.models.continuations import continued
-from fedbench.models.heads import UNCOUNTED
 from fedbench.models.layered import PADDING
+from fedbench.models.tokens import UNCOUNTED, continued
 from fedbench_plugins.backbones import micro_llama
 from fedbench_plugins.backbones.micro_llama import END, MicroLlama, WordTokenizer
 from fedbench_plugins.datasets import phrases6

@@ -13,7 +13,7 @@ import torch
 from command import fedbench
 from safetensors.torch import load_file
 
-from fedbench.data.packages import prepared
+from fedbench.data.sources import prepared
 from fedbench.disk import hash_of_file
 from fedbench.errors import DataMissing, UserError
 from fedbench.models.backbone import Blocks

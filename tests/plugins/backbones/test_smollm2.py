@@ -11,7 +11,7 @@ import pytest
 import torch
 from test_decoders import causal
 
-from fedbench.data.packages import prepared
+from fedbench.data.sources import prepared
 from fedbench.errors import DataMissing
 from fedbench_plugins.backbones import smollm2
 

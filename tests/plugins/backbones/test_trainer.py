@@ -11,8 +11,8 @@ from test_decoders import blocks_of, causal
 from fedbench.engine import sequential
 from fedbench.families.layerwise import head_at_end
 from fedbench.models.backbone import HEAD, load
-from fedbench.models.heads import UNCOUNTED, over_tokens
 from fedbench.models.layered import PADDING
+from fedbench.models.tokens import UNCOUNTED, over_tokens
 from fedbench.types import Cohort, Job, Plan
 from fedbench_plugins.adapters.lora import lora
 from fedbench_plugins.objectives import cross_entropy

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from command import fedbench
 
-from fedbench.data.packages import prepared
+from fedbench.data.sources import prepared
 from fedbench.disk import hash_of_file
 from fedbench.errors import DataMissing, UserError
 from fedbench.registry.facts import CachedFacts

@@ -7,7 +7,7 @@ from factories import eval_rows, round_row, write_cell
 
 from fedbench.report.leaderboards import leaderboards
 from fedbench.report.pictures.panels import pareto
-from fedbench.report.views.pareto import pareto as fronts
+from fedbench.report.views.costs import pareto as fronts
 from fedbench.results import load
 
 

@@ -1,4 +1,4 @@
-"""fedbench/report/statistics/intervals.py: by hand, and against scipy's bootstrap."""
+"""fedbench/report/statistics/pairs.py: by hand, and against scipy's bootstrap."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedbench.report.statistics.intervals import BCA_FROM, Interval, bca, deviation, interval
+from fedbench.report.statistics.pairs import BCA_FROM, Interval, bca, deviation, interval
 
 
 def test_few_seeds_have_students_interval():

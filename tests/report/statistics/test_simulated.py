@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, false_discovery_control, ttest_1samp
 
-from fedbench.report.statistics.intervals import bca, student
-from fedbench.report.statistics.pairs import OPPOSITE, verdicts
+from fedbench.report.statistics.pairs import OPPOSITE, bca, student, verdicts
 
 PAGE = Path("docs/statistics.md")
 BOARDS, METHODS = 1000, 6

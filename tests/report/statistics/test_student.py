@@ -1,12 +1,11 @@
-"""fedbench/report/statistics/intervals.py, Student's t, against scipy."""
+"""fedbench/report/statistics/pairs.py, Student's t, against scipy."""
 
 from __future__ import annotations
 
 import pytest
 from scipy.stats import sem, t, ttest_rel
 
-from fedbench.report.statistics.intervals import student
-from fedbench.report.statistics.pairs import paired
+from fedbench.report.statistics.pairs import paired, student
 
 VALUES = [0.31, 0.35, 0.28, 0.4, 0.33, 0.36]
 

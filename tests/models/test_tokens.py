@@ -7,10 +7,10 @@ import torch
 from memory import Allocated
 from torch.nn import functional as F
 
-from fedbench.models import heads
+from fedbench.models import tokens
 from fedbench.models.backbone import HEAD, body_of
 from fedbench.models.cost import pricing, whole
-from fedbench.models.heads import UNCOUNTED, TokenStates, example_rows, over_tokens, token_scores, without_end
+from fedbench.models.tokens import UNCOUNTED, TokenStates, example_rows, over_tokens, token_scores, without_end
 from fedbench.types import Exit
 from fedbench_plugins.adapters.lora import lora
 from fedbench_plugins.backbones import micro_llama
@@ -33,7 +33,7 @@ def kl(exits, y, t):
 @pytest.mark.parametrize("most", [1, 3 * V, 10**6])
 @pytest.mark.parametrize(("objective", "exits"), [(cross_entropy, 1), (cross_entropy, 2), (kl, 3)])
 def test_a_loss_in_chunks_and_its_gradient_are_those_of_all_counted_tokens_at_once(monkeypatch, most, objective, exits):
-    monkeypatch.setattr(heads, "LOGITS_AT_ONCE", most)
+    monkeypatch.setattr(tokens, "LOGITS_AT_ONCE", most)
     made, weight = states(exits)
     loss = over_tokens(objective)([TokenStates(one, weight) for one in made], Y, 1)
     found = torch.autograd.grad(2 * loss, made)
@@ -45,9 +45,9 @@ def test_a_loss_in_chunks_and_its_gradient_are_those_of_all_counted_tokens_at_on
 
 
 def test_many_exits_have_fewer_tokens_at_once_so_that_memory_stays_bounded():
-    most = heads.LOGITS_AT_ONCE // 49_152
-    assert [heads.tokens_at_once(49_152, exits) for exits in (1, 4, 5, 10)] == [most, most, most // 2, most // 3]
-    assert heads.tokens_at_once(2**30) == 1
+    most = tokens.LOGITS_AT_ONCE // 49_152
+    assert [tokens.tokens_at_once(49_152, exits) for exits in (1, 4, 5, 10)] == [most, most, most // 2, most // 3]
+    assert tokens.tokens_at_once(2**30) == 1
 
 
 def test_an_exit_that_the_objective_does_not_use_has_no_gradient():
@@ -64,10 +64,10 @@ def test_micro_batches_of_unequal_lengths_give_the_gradient_of_the_whole_batch()
     loss = over_tokens(cross_entropy)
     expected = torch.autograd.grad(loss([TokenStates(whole, weight)], Y, 0), whole)[0]
     for rows in (slice(0, 1), slice(1, 3)):
-        share = heads.counted(Y[rows]) / heads.counted(Y)
+        share = tokens.counted(Y[rows]) / tokens.counted(Y)
         (share * loss([TokenStates(whole[rows], weight)], Y[rows], 0)).backward()
     torch.testing.assert_close(whole.grad, expected, rtol=0, atol=1e-12)
-    assert heads.counted(Y) == 7 and heads.counted(torch.zeros(5)) == 5
+    assert tokens.counted(Y) == 7 and tokens.counted(torch.zeros(5)) == 5
 
 
 def test_logits_of_a_classifier_go_to_the_objective_itself():
@@ -83,11 +83,11 @@ def test_scores_of_tokens_by_hand_and_the_rows_that_metrics_add_up():
     torch.testing.assert_close(scores.nll, nll)
     assert torch.equal(scores.hits, logits.argmax(2) == Y)
     rows = example_rows(scores, Y, torch.tensor([True, False, True]))
-    assert rows[:, heads.TOKENS].tolist() == [2, 4, 1] and rows[:, heads.CHOSEN].tolist() == [1, 0, 1]
-    torch.testing.assert_close(rows[:, heads.NLL], nll.sum(1))
-    assert not rows[:, heads.NUMBER].any()
-    assert example_rows(scores, Y, number=torch.tensor([False, True, True]))[:, heads.NUMBER].tolist() == [0, 1, 1]
-    assert rows[:, heads.EXACT].tolist() == [float(n == m) for n, m in zip(scores.hits.sum(1), [2, 4, 1], strict=True)]
+    assert rows[:, tokens.TOKENS].tolist() == [2, 4, 1] and rows[:, tokens.CHOSEN].tolist() == [1, 0, 1]
+    torch.testing.assert_close(rows[:, tokens.NLL], nll.sum(1))
+    assert not rows[:, tokens.NUMBER].any()
+    assert example_rows(scores, Y, number=torch.tensor([False, True, True]))[:, tokens.NUMBER].tolist() == [0, 1, 1]
+    assert rows[:, tokens.EXACT].tolist() == [float(n == m) for n, m in zip(scores.hits.sum(1), [2, 4, 1], strict=True)]
 
 
 def test_the_end_of_a_text_is_its_last_counted_token():
@@ -101,7 +101,7 @@ def test_the_end_of_a_text_is_its_last_counted_token():
 def test_the_mean_of_several_exits_has_the_mean_of_their_logits():
     made, weight = states(3)
     answers = [TokenStates(one, weight) for one in made]
-    mean = heads.mean_of_answers(answers).logits()
+    mean = tokens.mean_of_answers(answers).logits()
     torch.testing.assert_close(mean, torch.stack([one.logits() for one in answers]).mean(0))
 
 
