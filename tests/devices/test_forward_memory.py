@@ -1,13 +1,14 @@
-"""What a client of forward passes alone is charged, against one built by hand, and against inference."""
+"""What a client of forward passes, stages or few layers a batch is charged, against one built by hand."""
 
 from __future__ import annotations
 
 import pytest
 import torch
-from test_memory import images, peak_of, real
+from test_memory import images, needed, peak_of, real
 from torch.func import functional_call, jvp
 from torch.nn import functional as F
 
+from fedbench.models.adapter import seed_dropout
 from fedbench.models.counting import to_answer, to_run
 from fedbench.runner.runner import load
 from fedbench.simulation.simulation import Simulation
@@ -92,17 +93,78 @@ def forward_mode(config, model):
     return step
 
 
+def two_looks(config, model):
+    """A direction is drawn and looked along both ways from where the round began; the weights then hold what is sent:
+    the estimate, away from the start."""
+    _, trained, (_, y), answer = client_of(config, model)
+
+    @torch.no_grad()
+    def step():
+        begun = {name: p.clone() for name, p in trained.items()}
+        total = {name: torch.zeros_like(p) for name, p in trained.items()}
+        v = {name: torch.randn_like(p) for name, p in trained.items()}
+        losses = []
+        for sign in (1, -1):
+            for name, p in trained.items():
+                p.copy_(begun[name]).add_(v[name], alpha=sign * 0.01)
+            losses.append(F.cross_entropy(answer({})[0], y).item())
+        for name, p in trained.items():
+            total[name].add_(v[name], alpha=(losses[0] - losses[1]) / 0.02)
+            p.copy_(begun[name]).sub_(total[name])
+
+    return step
+
+
+BY_HAND = {"fedkseed": (two_passes, 0), "spry": (forward_mode, 1), "fwdllm": (two_looks, 1)}
+
+
 @pytest.mark.parametrize("scenario", ["micro", "texts"])
-@pytest.mark.parametrize(("method", "steps"), [("fedkseed", two_passes), ("spry", forward_mode)])
-def test_a_client_built_by_hand_needs_what_is_charged(trials, scenario, method, steps):
+@pytest.mark.parametrize("method", BY_HAND)
+def test_a_client_built_by_hand_needs_what_is_charged(trials, scenario, method):
+    """SPRY's keeps momentum from batch to batch, and FwdLLM's the last gradient, to choose directions by."""
     config, trial = trials[scenario, method]
-    cost, model = cost_of(trial), trial.model
+    cost, model, (steps, kept) = cost_of(trial), trial.model, BY_HAND[method]
     step = steps(config, model)
     step()  # momentum is there from the second one on
-    momentum = sum(p.nbytes for p in model.parameters() if p.requires_grad) if method == "spry" else 0
-    needed = sum(p.nbytes for p in model.model.parameters()) + sum(p.nbytes for p in model.classifiers.parameters())
-    needed += images(config)[0].nbytes + momentum + peak_of(step)
-    assert 0.93 < needed / cost.needed_bytes < 1.05, (needed, cost.needed_bytes)
+    found = sum(p.nbytes for p in model.model.parameters()) + sum(p.nbytes for p in model.classifiers.parameters())
+    found += kept * sum(p.nbytes for p in model.parameters() if p.requires_grad)
+    found += images(config)[0].nbytes + peak_of(step)
+    assert 0.93 < found / cost.needed_bytes < 1.05, (found, cost.needed_bytes)
+
+
+def backward_client(config, model, there, trained, runs) -> int:
+    """Bytes of a client that has the first layers, as many as `there`, trains the adapters of some and the classifier,
+    and runs some in the batch that is looked at. Of those that it trains and does not run, it has gradients and
+    momentum of another batch."""
+    twin, (x, y) = real(model, config), images(config)
+    adapters = [list(twin.r(j).values()) for j in range(there)]
+    for j in set(range(twin.num_layers)) - {*trained}:
+        for p in twin.r(j).values():
+            p.requires_grad_(False)
+    classifier = list(twin.classifiers.parameters())
+    weights = [p for j in runs if j in trained for p in adapters[j]] + classifier
+    resting = sum(p.nbytes for j in trained if j not in runs for p in adapters[j])
+    held = sum(p.nbytes for p in (*(p for own in adapters for p in own), *classifier))
+    resident = twin.frozen_bytes(there) + held + 2 * resting
+    seed_dropout(twin, torch.Generator().manual_seed(0))
+    return needed(config, weights, lambda: F.cross_entropy(twin(x, runs, [Exit(len(runs), "head")])[0], y), resident)
+
+
+@pytest.mark.parametrize("scenario", ["micro", "texts"])
+def test_clients_of_stages_and_of_few_layers_a_batch_need_what_is_charged(trials, scenario):
+    """The passing tensors of one layer's backward pass are not charged, and weigh more the fewer layers there are: as
+    of any client, up to a ninth of the memory where three of twelve are trained."""
+    config, staged = trials[scenario, "block_stages"]
+    ratios = {}
+    for t in range(4):
+        found = backward_client(config, staged.model, 3 * (t + 1), range(3 * t, 3 * (t + 1)), range(3 * (t + 1)))
+        ratios["stage", t] = found / staged.method.price(12, t).needed_bytes
+    config, dropping = trials[scenario, "batch_layers"]
+    for runs in ([1, 4, 11], [*range(0, 12, 2)], [*range(12)]):
+        found = backward_client(config, dropping.model, 12, range(12), runs)
+        ratios["batch", len(runs)] = found / dropping.method.price(len(runs), 0).needed_bytes
+    assert all(0.93 < ratio < 1.12 for ratio in ratios.values()), ratios
+    assert all(0.93 < ratios["batch", few] < 1.05 for few in (6, 12)), ratios
 
 
 @pytest.mark.parametrize("scenario", ["micro", "texts"])
