@@ -131,14 +131,12 @@ class Deployed(Simulation):
             raise self._refused("its objective is a function of its own, and no component that a node can make")
         if plan.kept or GLOBAL in cohort.ids:
             raise self._refused(_why("", bool(plan.kept)))
-        if job.uploads or job.downloads:
-            raise self._refused("its messages are coded (train.uploads, train.downloads), and nodes send tensors whole")
         if job.forward is not None:
             raise self._refused("its clients train by forward passes alone, by a rule that no node can make")
         if job.layers is not None:
             raise self._refused("its clients run other layers in each batch, by a rule that no node can make")
         load_additions(model, start.get(FROZEN))
-        inbox = wire.Inbox(model, start, plan, cohort)
+        inbox = wire.Inbox(model, start, plan, cohort, job)
 
         def message(n: int) -> Sent:
             facts, tensors = wire.task_of(model, start, plan, cohort, job, n)

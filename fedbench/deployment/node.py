@@ -141,7 +141,7 @@ class _Cell:
         if privacy := self.simulation.privacy:
             uploads = privacy.of_clients(uploads, start, plan, cohort, t)
         took = {"train_seconds": time.perf_counter() - began, "cpu_seconds": time.process_time() - cpu}
-        return took, wire.answer_of(uploads)
+        return took, wire.answer_of(uploads, start, plan, cohort, job)
 
     def _drawn(self, facts: wire.Facts) -> dict[str, Tensor]:
         """The tensors that a client draws itself: before the first round, and in this one."""

@@ -13,13 +13,16 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from fedbench.models.backbone import Blocks
+from fedbench.models.codec import codec_of
 from fedbench.models.lowrank import Terms
 from fedbench.models.param_paths import by_layer, holders, matches, places, started, trainers
+from fedbench.simulation.coding import draw_down, draw_up, goes_down
 from fedbench.types import Cohort, Exit, Job, Objective, Plan, Pull, Uploads
 
 Facts = dict[str, Any]
 Tensors = Mapping[str, Tensor]
-START, FROZEN, LINEAR, PLAN = "start:", "frozen:", "linear:", "plan:"  # what the names of tensors begin with
+# What the names of tensors begin with.
+START, CODED, FROZEN, LINEAR, PLAN = "start:", "coded:", "frozen:", "linear:", "plan:"
 OF_TERMS = ("terms", "trained_terms")  # fields of a plan
 
 
@@ -46,7 +49,7 @@ def unpacked(content: bytes) -> tuple[Facts, dict[str, Tensor]]:
     return facts, tensors
 
 
-def payload(tensors: Tensors, prefixes: Sequence[str] = (START, FROZEN, LINEAR)) -> int:
+def payload(tensors: Tensors, prefixes: Sequence[str] = (START, CODED, FROZEN, LINEAR)) -> int:
     """The bytes of the tensors whose names begin so: what the message is sent for."""
     return sum(value.nbytes for name, value in tensors.items() if name.startswith(tuple(prefixes)))
 
@@ -78,13 +81,20 @@ def task_of(
     """
     dims = {place: parameter.dim() for place, parameter in model.trained().items()}
     terms, layers = Terms(model, plan), plan.M[n].nonzero().flatten().tolist()
-    drawn, tensors = (*plan.fixed, *plan.fresh), {}
+    drawn, down, tensors, coded = (*plan.fixed, *plan.fresh), codec_of(job.downloads), {}, {}
     for place, value in places(start):
         held = holders(plan, place)
         if n in held and not matches(place, drawn):
             dim = dims.get(place, value.dim())
             own, mask = value[held.index(n)] if value.dim() > dim else value, terms.held(place, [n], dim)
-            tensors[START + place] = own if mask is None else own[mask[0].expand_as(own)]
+            own = own if mask is None else own[mask[0].expand_as(own)]
+            if down is not None and goes_down(down, plan, place, value):
+                coded[place] = own
+            else:
+                tensors[START + place] = own
+    if down is not None:
+        crossed = down.encoded({place: own.cpu() for place, own in coded.items()}, draw_down(job.seed, job.t))
+        tensors |= {CODED + name: value for name, value in crossed.items()}
     pull = job.pull
     if pull is not None and pull.linear is not None:
         for place, rows in places(pull.linear):
@@ -108,6 +118,9 @@ def task_of(
         "scale": None if plan.scales is None else float(plan.scales[n]),
         "optimizer": dict(job.optimizer),
         "clip": job.clip,
+        "uploads": job.uploads,
+        "downloads": job.downloads,
+        "coded": list(coded),
         "micro_batch": job.micro_batch,
         "checkpointing": job.checkpointing,
         "pull": None
@@ -153,11 +166,20 @@ def round_of(
         scales=None if facts["scale"] is None else torch.tensor([facts["scale"]], dtype=torch.float64),
     )
     terms, start, linear = Terms(model, plan), {}, {}
-    for place, parameter in model.trained().items():
-        if (sent := tensors.get(START + place)) is not None:
-            mask, whole = terms.held(place, [0], parameter.dim()), torch.zeros_like(parameter)
-            whole[... if mask is None else mask[0].expand_as(whole)] = sent
-            start[place] = whole
+    trained = model.trained()
+
+    def held(place: str) -> Any:
+        mask = terms.held(place, [0], trained[place].dim())
+        return ... if mask is None else mask[0].expand_as(trained[place])
+
+    sent = _of(START, tensors)
+    if down := codec_of(facts["downloads"]):
+        like = {place: trained[place].detach()[held(place)] for place in facts["coded"]}
+        sent |= down.opened(_of(CODED, tensors), like)
+    for place, parameter in trained.items():
+        if place in sent:
+            start[place] = torch.zeros_like(parameter)
+            start[place][held(place)] = sent[place]
         elif place in drawn:
             start[place] = drawn[place]
         if (own := tensors.get(LINEAR + place)) is not None:
@@ -172,25 +194,43 @@ def round_of(
     L_n, examples, steps = (torch.tensor([value]) for value in (len(layers), facts["examples"], facts["steps"]))
     cohort = Cohort([facts["client"]], L_n, examples, steps, lambda n: iter(batches))
     how = (objective, pull, facts["micro_batch"], facts["checkpointing"])
-    job = Job(facts["t"], facts["seed"], facts["optimizer"], facts["clip"], *how)
+    coded = {way: facts[way] for way in ("uploads", "downloads")}
+    job = Job(facts["t"], facts["seed"], facts["optimizer"], facts["clip"], *how, **coded)
     return by_layer(start, L), plan, cohort, job
 
 
-def answer_of(uploads: Uploads) -> dict[str, Tensor]:
-    """What a client alone sends back: of each tensor the coordinates that it has trained, and its loss."""
-    tensors = {"loss": uploads.loss}
+def _of(prefix: str, tensors: Tensors) -> dict[str, Tensor]:
+    """Those whose names begin so, by what follows."""
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
+
+
+@torch.no_grad()
+def answer_of(uploads: Uploads, start: Mapping[str, Any], plan: Plan, cohort: Cohort, job: Job) -> dict[str, Tensor]:
+    """What a client alone sends back: its loss, and of each tensor the coordinates that it has trained.
+
+    Where messages are coded, either way, these are updates: the server has not what the client began with.
+    """
+    begun, sent, up = dict(places(start)), {}, codec_of(job.uploads)
     for place, rows in places({"r": uploads.r, "shared": uploads.shared}):
         if len(rows):
             mask = uploads.coordinates.get(place)
-            tensors[START + place] = rows[0] if mask is None else rows[0][mask[0].expand_as(rows[0])]
-    return tensors
+            row = rows if not (up or job.downloads) else rows - started(begun[place], plan, place, rows.dim() - 1)
+            sent[place] = row[0] if mask is None else row[0][mask[0].expand_as(row[0])]
+    if up is None:
+        tensors = {START + place: value for place, value in sent.items()}
+    else:
+        own = {place: value.cpu() for place, value in sent.items()}
+        coded = up.encoded(own, draw_up(job.seed, job.t, int(cohort.ids[0])))
+        tensors = {CODED + name: value for name, value in coded.items()}
+    return {**tensors, "loss": uploads.loss}
 
 
 class Inbox:
-    """The uploads of a round as they come in. Rows of clients that send nothing are what they started from."""
+    """The uploads of a round as they come in. Rows of clients that send nothing are what the server started from."""
 
-    def __init__(self, model: Blocks, start: Mapping[str, Any], plan: Plan, cohort: Cohort) -> None:
+    def __init__(self, model: Blocks, start: Mapping[str, Any], plan: Plan, cohort: Cohort, job: Job) -> None:
         self.cohort, self.num_layers = cohort, model.num_layers
+        self.codec, self.are_updates = codec_of(job.uploads), bool(job.uploads or job.downloads)
         begun, terms, N = dict(places(start)), Terms(model, plan), len(cohort)
         self.senders = {place: trainers(plan, place) for place in model.trained()}
         self.rows = {
@@ -200,25 +240,41 @@ class Inbox:
             for place, parameter in model.trained().items()
         }
         self.masks = terms.of_uploads(self.rows)
+        self.order = [place for place, _ in places(by_layer(self.rows, self.num_layers))]  # of a message
         self.loss, self.seconds = (torch.full((N,), fill, dtype=torch.float64) for fill in (torch.nan, 0.0))
         self.came = torch.zeros(N, dtype=torch.bool)
 
     def put(self, n: int, tensors: Tensors, seconds: float) -> None:
         """Enter what the client at position n has sent. Raises Malformed where it is not what was asked for."""
         due = {}
-        for place, senders in self.senders.items():
-            if n in senders:
+        for place in self.order:
+            if n in (senders := self.senders[place]):
                 row, mask = self.rows[place][senders.index(n)], self.masks.get(place)
-                at = ... if mask is None else mask[senders.index(n)].expand_as(row)
-                due[START + place] = row, at
-        if tensors.keys() != {*due, "loss"} or tensors["loss"].shape != (1,):
-            raise Malformed("it holds other tensors than the plan asks for")
-        for name, (row, at) in due.items():
-            if tensors[name].shape != row[at].shape or tensors[name].dtype != row.dtype:
-                raise Malformed(f"{name.removeprefix(START)} has another shape or type than the plan asks for")
-        for name, (row, at) in due.items():
-            row[at] = tensors[name].to(row.device)
+                due[place] = row, ... if mask is None else mask[senders.index(n)].expand_as(row)
+        if "loss" not in tensors or tensors["loss"].shape != (1,):
+            raise Malformed("it has no loss")
+        sent = {name: value for name, value in tensors.items() if name != "loss"}
+        own = {place: row[at].cpu() for place, (row, at) in due.items()}
+        came = self._opened(sent, own)
+        for place, (row, at) in due.items():
+            arrived = came[place].to(row.device)
+            row[at] = row[at] + arrived if self.are_updates else arrived
         self.loss[n], self.seconds[n], self.came[n] = tensors["loss"][0].double(), seconds, True
+
+    def _opened(self, sent: Tensors, like: Tensors) -> Tensors:
+        """What arrives, by place. like: tensors as the plan asks for. Raises Malformed."""
+        if self.codec is not None:
+            try:
+                return self.codec.opened({name.removeprefix(CODED): value for name, value in sent.items()}, like)
+            except ValueError as error:
+                raise Malformed(str(error)) from error
+        if sent.keys() != {START + place for place in like}:
+            raise Malformed("it holds other tensors than the plan asks for")
+        came = _of(START, sent)
+        for place, value in like.items():
+            if came[place].shape != value.shape or came[place].dtype != value.dtype:
+                raise Malformed(f"{place} has another shape or type than the plan asks for")
+        return came
 
     def uploads(self) -> Uploads:
         """What has come in. A client whose work a fault of the scenario loses has sent it, and it does not arrive."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch import Generator, Tensor
 
@@ -17,6 +18,8 @@ Numbers = tuple[int, int]  # how many numbers of a tensor are sent, and the byte
 INDEX_BYTES = 4  # of a number's position
 SCALE_BYTES = 4  # of a tensor's scale
 LARGEST = 127  # of a signed byte, the same on both sides of 0
+SCALE = "scale:"  # what the name of a tensor's scale begins with
+NUMBERS, POSITIONS = "numbers", "positions"  # of a sparse message
 
 
 class Codec(Protocol):
@@ -28,8 +31,24 @@ class Codec(Protocol):
 
     spares_classifiers: bool
 
+    def encoded(self, message: Mapping[str, Tensor], draw: Draw) -> dict[str, Tensor]:
+        """Return the tensors that cross for tensors of floating-point numbers by place; names of our own."""
+        ...
+
+    def opened(self, crossed: Mapping[str, Tensor], like: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return what arrives, by place, of what `encoded` has made.
+
+        Args:
+            crossed: What has crossed.
+            like: By place, in the order of the message, tensors of the shapes and types that it had.
+
+        Raises:
+            ValueError: Where that is not what `encoded` makes of such tensors.
+        """
+        ...
+
     def decoded(self, message: Mapping[str, Tensor], draw: Draw) -> dict[str, Tensor]:
-        """Return what arrives of tensors of floating-point numbers, by place."""
+        """Return what `opened` makes of what `encoded` makes of these."""
         ...
 
     def nbytes(self, sizes: Iterable[Numbers]) -> int:
@@ -54,23 +73,47 @@ class Int8:
 
     spares_classifiers = False
 
+    def encoded(self, message: Mapping[str, Tensor], draw: Draw) -> dict[str, Tensor]:
+        """See `Codec`: of a tensor at a place its bytes and, behind `SCALE`, its scale."""
+        found = {}
+        for place, x in message.items():
+            steps, scale = self._steps(x, draw(place))
+            found[place] = steps.char()
+            if x.numel():
+                found[SCALE + place] = scale.float()
+        return found
+
+    def opened(self, crossed: Mapping[str, Tensor], like: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """See `Codec`."""
+        due: dict[str, Expected] = {place: (x.shape, torch.int8) for place, x in like.items()}
+        due |= {SCALE + place: (torch.Size(), torch.float32) for place, x in like.items() if x.numel()}
+        _check(crossed, due)
+        zero = torch.zeros((), dtype=torch.float64)
+        return {
+            place: (crossed[place].double() * crossed.get(SCALE + place, zero).double()).to(x.dtype)
+            for place, x in like.items()
+        }
+
     def decoded(self, message: Mapping[str, Tensor], draw: Draw) -> dict[str, Tensor]:
         """See `Codec`."""
-        return {place: self._decoded(x, draw(place)) for place, x in message.items()}
+        found = {}
+        for place, x in message.items():
+            steps, scale = self._steps(x, draw(place))
+            found[place] = (steps * scale).to(x.dtype)
+        return found
 
     def nbytes(self, sizes: Iterable[Numbers]) -> int:
         """See `Codec`."""
         return sum(n + SCALE_BYTES for n, _ in sizes if n)
 
-    def _decoded(self, x: Tensor, draw: Generator) -> Tensor:
-        if not x.numel():
-            return x
-        scale = (x.abs().max().double() / LARGEST).float().double()  # sent in 4 bytes
+    def _steps(self, x: Tensor, draw: Generator) -> tuple[Tensor, Tensor]:
+        """(whole numbers from -127 to 127, their scale), in float64; the scale is one of float32."""
+        scale = x.abs().max().double() / LARGEST if x.numel() else x.new_zeros((), dtype=torch.float64)
+        scale = scale.float().double()
         if scale == 0:
-            return torch.zeros_like(x)
+            return x.new_zeros(x.shape, dtype=torch.float64), scale
         u = torch.rand(x.shape, generator=draw, dtype=torch.float64).to(x.device)  # the same on any device
-        steps = (x.double() / scale + u).floor().clamp(-LARGEST, LARGEST)
-        return (steps * scale).to(x.dtype)
+        return (x.double() / scale + u).floor().clamp(-LARGEST, LARGEST), scale
 
 
 @dataclass(frozen=True)
@@ -88,17 +131,50 @@ class TopK:
         """Return how many of n numbers are sent."""
         return min(n, max(1, int(self.density * n)))
 
+    def encoded(self, message: Mapping[str, Tensor], draw: Draw) -> dict[str, Tensor]:
+        """See `Codec`: the numbers that are sent, and where each stands, or a bit for every number."""
+        flat, largest = self._largest(message)
+        if not len(flat):
+            return {}
+        largest = largest.sort().values
+        there = torch.zeros(len(flat), dtype=torch.bool)
+        there[largest] = True
+        bits = torch.from_numpy(np.packbits(there.numpy()))
+        positions = largest.int() if INDEX_BYTES * len(largest) < len(bits) else bits
+        return {NUMBERS: flat[largest], POSITIONS: positions}
+
+    def opened(self, crossed: Mapping[str, Tensor], like: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """See `Codec`."""
+        n = sum(x.numel() for x in like.values())
+        if not n:
+            _check(crossed, {})
+            return {place: torch.zeros_like(x, device="cpu") for place, x in like.items()}
+        k, bits = self.kept(n), math.ceil(n / 8)
+        arrived = torch.cat([torch.zeros(x.shape, dtype=x.dtype).flatten() for x in like.values()])
+        at = ((k,), torch.int32) if INDEX_BYTES * k < bits else ((bits,), torch.uint8)
+        _check(crossed, {NUMBERS: ((k,), arrived.dtype), POSITIONS: at})
+        positions = crossed[POSITIONS].long()
+        if at[1] == torch.uint8:
+            positions = torch.from_numpy(np.unpackbits(crossed[POSITIONS].numpy(), count=n)).nonzero().flatten()
+        if len(positions) != k or not ((positions >= 0) & (positions < n)).all():
+            raise ValueError("it names positions that no number has")
+        arrived[positions] = crossed[NUMBERS]
+        return _split(arrived, like)
+
     def decoded(self, message: Mapping[str, Tensor], draw: Draw) -> dict[str, Tensor]:
         """See `Codec`."""
+        flat, largest = self._largest(message)
+        arrived = torch.zeros_like(flat)
+        arrived[largest] = flat[largest]
+        return _split(arrived, message)
+
+    def _largest(self, message: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """(n,) all numbers of a message, and (k,) the positions of those that are sent."""
         if not message:
-            return {}
+            return torch.zeros(0), torch.zeros(0, dtype=torch.int64)
         flat = torch.cat([x.flatten() for x in message.values()])
         order = flat.abs().argsort(descending=True, stable=True)
-        arrived = torch.zeros_like(flat)
-        largest = order[: self.kept(len(flat))]
-        arrived[largest] = flat[largest]
-        parts = arrived.split([x.numel() for x in message.values()])
-        return {place: part.view_as(x) for (place, x), part in zip(message.items(), parts, strict=True)}
+        return flat, order[: self.kept(len(flat))]
 
     def nbytes(self, sizes: Iterable[Numbers]) -> int:
         """See `Codec`."""
@@ -108,6 +184,24 @@ class TopK:
             return 0
         k = self.kept(n)
         return k * max(each for _, each in given) + min(INDEX_BYTES * k, math.ceil(n / 8))
+
+
+Expected = tuple[tuple[int, ...], torch.dtype]  # the shape and the type of a tensor
+
+
+def _check(crossed: Mapping[str, Tensor], due: Mapping[str, Expected]) -> None:
+    """Raises ValueError where other tensors have crossed than are due."""
+    if crossed.keys() != due.keys():
+        raise ValueError("other tensors than its codec makes")
+    for name, (shape, kind) in due.items():
+        if tuple(crossed[name].shape) != tuple(shape) or crossed[name].dtype != kind:
+            raise ValueError(f"{name} has another shape or type than its codec makes")
+
+
+def _split(flat: Tensor, like: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The numbers of all tensors by place, in their shapes and types."""
+    parts = flat.split([x.numel() for x in like.values()])
+    return {place: part.view(x.shape).to(x.dtype) for (place, x), part in zip(like.items(), parts, strict=True)}
 
 
 def refuse_coded(train: Mapping[str, Any], ways: Iterable[str], why: str) -> None:

@@ -3,16 +3,15 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 
 from fedbench.models.backbone import Blocks
-from fedbench.models.codec import Codec, codec_of
+from fedbench.models.codec import Codec, Draw, codec_of
 from fedbench.models.lowrank import Terms
 from fedbench.models.param_paths import Values, at_classifier, holders, mapped, matches, places, started, trainers
 from fedbench.seeding import generator
@@ -38,11 +37,7 @@ def coded_down(
 
     Frozen weights and additions to them are sent as they are, and so is all that a client draws or keeps itself.
     """
-    stays = (*plan.fixed, *plan.fresh, *plan.kept)
-    given = {place: value for place, value in places(start) if not matches(place, stays)}
-    if codec.spares_classifiers:
-        given = {place: value for place, value in given.items() if not at_classifier(place)}
-    given = {place: value for place, value in given.items() if value.is_floating_point()}
+    given = {place: value for place, value in places(start) if goes_down(codec, plan, place, value)}
     dims = {place: parameter.dim() for place, parameter in model.trained().items()}
     terms, held = Terms(model, plan), {place: holders(plan, place) for place in given}
     rows: dict[str, list[Tensor]] = {place: [] for place in given}
@@ -56,7 +51,7 @@ def coded_down(
                 own[place] = (row, ... if mask is None else mask[0].expand_as(row))
         message = {place: row[at] for place, (row, at) in own.items()}
         if client != GLOBAL:  # the server sends itself nothing
-            message = codec.decoded(message, lambda place: generator(seed, t, use=f"downloads/{place}"))
+            message = codec.decoded(message, draw_down(seed, t))
         for place, (row, at) in own.items():
             whole = row.clone()
             whole[at] = message[place]
@@ -68,9 +63,20 @@ def coded_down(
     return {**start, **mapped(arrived, start)}
 
 
-def _draw(seed: int, t: int, client: int, place: str) -> Generator:
-    """What rounds a client's update of the tensor that stands there."""
-    return generator(seed, t, client, f"uploads/{place}")
+def goes_down(codec: Codec, plan: Plan, place: str, value: Tensor) -> bool:
+    """Whether what a client is sent of the tensor there is coded: not what it draws or keeps itself."""
+    stays = matches(place, (*plan.fixed, *plan.fresh, *plan.kept)) or not value.is_floating_point()
+    return not stays and not (codec.spares_classifiers and at_classifier(place))
+
+
+def draw_down(seed: int, t: int) -> Draw:
+    """What rounds what clients are sent in a round, each tensor in the same way for all of them."""
+    return lambda place: generator(seed, t, use=f"downloads/{place}")
+
+
+def draw_up(seed: int, t: int, client: int) -> Draw:
+    """What rounds a client's updates in a round."""
+    return lambda place: generator(seed, t, client, f"uploads/{place}")
 
 
 @torch.no_grad()
@@ -110,7 +116,7 @@ def coded_up(
             continue
         message = {place: (sent[place][i] - first[place][i])[at] for place, (i, at) in own.items()}
         if codec is not None:
-            message = codec.decoded(message, functools.partial(_draw, seed, t, client))
+            message = codec.decoded(message, draw_up(seed, t, client))
         for place, (i, at) in own.items():
             new[place][i][at] += message[place]
 

@@ -19,7 +19,19 @@ from fedbench.simulation.simulation import Simulation
 DEPLOYABLE = [
     *("alllarge", "allsmall", "block_stages", "depthfl", "exclusive", "exit_probe", "fed_hello", "fed_plora"),
     *("fedex_lora", "fedit"),
-    *("fedra", "ffa_lora", "flexlora", "flora", "fslora", "head_only", "hetlora", "inclusivefl", "legend", "lora_fair"),
+    *(
+        "fedra",
+        "ffa_lora",
+        "flasc",
+        "flexlora",
+        "flora",
+        "fslora",
+        "head_only",
+        "hetlora",
+        "inclusivefl",
+        "legend",
+        "lora_fair",
+    ),
     *("ova_lp", "raflora", "rolora"),
 ]
 train = Deployed._train
@@ -63,6 +75,26 @@ def test_the_bytes_of_the_tensors_that_cross_are_those_that_are_simulated(cells,
         assert wire[:2] == rounds[:2] and [up for _, up in wire] == [up for _, up in rounds]
     else:
         assert wire == rounds
+
+
+CODED = {
+    "int8": {"uploads": {"codec": "int8"}, "downloads": {"codec": "int8"}},
+    "topk": {"uploads": {"codec": "topk", "density": 0.25}, "downloads": {"codec": "topk", "density": 0.02}},
+    "up": {"uploads": {"codec": "topk", "density": 0.02}, "downloads": None},
+    "down": {"uploads": None, "downloads": {"codec": "int8"}},
+}
+
+
+@pytest.mark.parametrize("codecs", CODED)
+@pytest.mark.parametrize("method", ["fedra", "depthfl", "hetlora"])
+def test_coded_messages_cross_as_they_are_simulated(cells, plugins, tmp_path, method, codecs):
+    config = ranked(cells["plain", method])
+    config["train"] = {**config["train"], **CODED[codecs]}
+    real, cell = deployed(config, plugins, Here(tmp_path)), simulated(config, plugins)
+    same(real, cell)
+    asked = ((real[1], "wire"), (cell[1], "rounds"))
+    wire, rounds = ([(row["bytes_down"], row["bytes_up"]) for row in tables[kind]] for tables, kind in asked)
+    assert wire == rounds
 
 
 @pytest.mark.parametrize("method", ["fedra", "depthfl", "flora"])
@@ -136,6 +168,17 @@ def test_an_answer_that_is_of_no_use_is_a_lost_one(cells, plugins, tmp_path, spo
     same(real, lossy)
 
 
+def test_a_coded_answer_that_no_codec_has_made_is_a_lost_one(cells, plugins, tmp_path):
+    config = {**cells["plain", "fedra"], "engine": "sequential"}
+    config["train"] = {**config["train"], **CODED["topk"]}
+    nodes = Here(tmp_path, lambda t, client, content: misshapen(content) if (t, client) == (0, 1) else content)
+    real, lossy = deployed(config, plugins, nodes), simulated(config, plugins, Losing)
+    assert real[1]["wire"][1]["outcome"].startswith("malformed")
+    for tables in (real[1], lossy[1]):
+        tables["rounds"][1]["loss"] = None  # which the server never hears
+    same(real, lossy)
+
+
 def test_numbers_that_are_none_of_every_node_are_the_methods_own(cells, plugins, tmp_path):
     config = {**cells["plain", "fedra"], "engine": "sequential"}
     with pytest.raises(Diverged, match="training loss of client 0 in round 1 is nan"):
@@ -180,7 +223,6 @@ def test_a_message_that_comes_twice_is_answered_alike(cells, plugins, tmp_path):
         ("pooled", "by other means than the engine, or no client by itself"),
         ("batch_layers", "its clients run other layers in each batch, by a rule that no node can make"),
         ("fedkseed", "its clients train by forward passes alone, by a rule that no node can make"),
-        ("flasc", "its messages are coded (train.uploads, train.downloads), and nodes send tensors whole"),
     ],
 )
 def test_a_method_whose_clients_no_node_can_be_is_refused_with_the_reason(cells, plugins, tmp_path, method, why):

@@ -73,6 +73,40 @@ def test_bytes_by_hand():
     assert TopK(0.5).nbytes([]) == 0
 
 
+MESSAGE = {"a": numbers(30).float(), "b": numbers(7).view(7, 1).float(), "zero": torch.zeros(3), "none": torch.zeros(0)}
+
+
+@pytest.mark.parametrize("codec", [Int8(), TopK(0.5), TopK(0.03), TopK(1e-9)])
+@pytest.mark.parametrize("message", [MESSAGE, {"zero": torch.zeros(3)}, {"none": torch.zeros(0)}, {}])
+def test_what_crosses_is_opened_as_simulated_and_has_the_bytes_that_are_charged(codec, message):
+    crossed = codec.encoded(message, draw)
+    opened, decoded = codec.opened(crossed, message), codec.decoded(message, draw)
+    assert opened.keys() == message.keys()
+    assert all(torch.equal(opened[p], decoded[p]) and opened[p].dtype == x.dtype for p, x in message.items())
+    assert sum(x.nbytes for x in crossed.values()) == codec.nbytes((x.numel(), 4) for x in message.values())
+
+
+@pytest.mark.parametrize("codec", [Int8(), TopK(0.5), TopK(0.03)])
+def test_what_another_has_made_is_refused(codec):
+    crossed = codec.encoded(MESSAGE, draw)
+    for name, value in crossed.items():
+        for other in (value.double(), torch.cat([value.flatten(), value.flatten()[:1]]), value.flatten()[:0]):
+            if other.shape != value.shape or other.dtype != value.dtype:
+                with pytest.raises(ValueError, match="another shape or type"):
+                    codec.opened({**crossed, name: other}, MESSAGE)
+        with pytest.raises(ValueError, match="other tensors"):
+            codec.opened({key: value for key, value in crossed.items() if key != name}, MESSAGE)
+    with pytest.raises(ValueError, match="other tensors"):
+        codec.opened({**crossed, "more": torch.zeros(1)}, MESSAGE)
+
+
+@pytest.mark.parametrize(("density", "wrong"), [(0.03, -1), (0.03, 40), (0.5, 0)])
+def test_positions_that_no_number_has_are_refused(density, wrong):
+    crossed = TopK(density).encoded(MESSAGE, draw)
+    with pytest.raises(ValueError, match="positions"):
+        TopK(density).opened({**crossed, "positions": torch.full_like(crossed["positions"], wrong)}, MESSAGE)
+
+
 def test_a_setting_names_its_codec():
     assert codec_of(None) is None and codec_of({"codec": "int8"}) == Int8()
     assert codec_of({"codec": "topk", "density": 0.1}) == TopK(0.1)
