@@ -79,22 +79,8 @@ def task_of(
 
     The model's frozen weights are not among it, see `frozen_weights`.
     """
-    dims = {place: parameter.dim() for place, parameter in model.trained().items()}
-    terms, layers = Terms(model, plan), plan.M[n].nonzero().flatten().tolist()
-    drawn, down, tensors, coded = (*plan.fixed, *plan.fresh), codec_of(job.downloads), {}, {}
-    for place, value in places(start):
-        held = holders(plan, place)
-        if n in held and not matches(place, drawn):
-            dim = dims.get(place, value.dim())
-            own, mask = value[held.index(n)] if value.dim() > dim else value, terms.held(place, [n], dim)
-            own = own if mask is None else own[mask[0].expand_as(own)]
-            if down is not None and goes_down(down, plan, place, value):
-                coded[place] = own
-            else:
-                tensors[START + place] = own
-    if down is not None:
-        crossed = down.encoded({place: own.cpu() for place, own in coded.items()}, draw_down(job.seed, job.t))
-        tensors |= {CODED + name: value for name, value in crossed.items()}
+    layers = plan.M[n].nonzero().flatten().tolist()
+    tensors, coded = _begun(model, start, plan, job, n)
     pull = job.pull
     if pull is not None and pull.linear is not None:
         for place, rows in places(pull.linear):
@@ -120,7 +106,7 @@ def task_of(
         "clip": job.clip,
         "uploads": job.uploads,
         "downloads": job.downloads,
-        "coded": list(coded),
+        "coded": coded,
         "micro_batch": job.micro_batch,
         "checkpointing": job.checkpointing,
         "pull": None
@@ -135,6 +121,28 @@ def task_of(
     return facts, tensors
 
 
+def _begun(
+    model: Blocks, start: Mapping[str, Any], plan: Plan, job: Job, n: int
+) -> tuple[dict[str, Tensor], list[str]]:
+    """What the client at position n begins with, as it crosses, and the places of what of it is coded, in order."""
+    dims = {place: parameter.dim() for place, parameter in model.trained().items()}
+    drawn, down, terms = (*plan.fixed, *plan.fresh), codec_of(job.downloads), Terms(model, plan)
+    plain: dict[str, Tensor] = {}
+    message: dict[str, Tensor] = {}
+    for place, value in places(start):
+        held = holders(plan, place)
+        if n in held and not matches(place, drawn):
+            dim = dims.get(place, value.dim())
+            own, mask = value[held.index(n)] if value.dim() > dim else value, terms.held(place, [n], dim)
+            is_coded = down is not None and goes_down(down, plan, place, value)
+            (message if is_coded else plain)[place] = own if mask is None else own[mask[0].expand_as(own)]
+    tensors = {START + place: own for place, own in plain.items()}
+    if down is not None:
+        crossed = down.encoded({place: own.cpu() for place, own in message.items()}, draw_down(job.seed, job.t))
+        tensors |= {CODED + name: value for name, value in crossed.items()}
+    return tensors, list(message)
+
+
 def round_of(
     model: Blocks, facts: Facts, tensors: Tensors, drawn: Tensors, objective: Objective, batches: Iterable[Any]
 ) -> tuple[dict[str, Any], Plan, Cohort, Job]:
@@ -142,29 +150,7 @@ def round_of(
 
     drawn: by place, the tensors that the client draws itself.
     """
-    L, layers = model.num_layers, facts["layers"]
-
-    def row(chosen: Sequence[int]) -> Tensor:
-        one = torch.zeros(1, L, dtype=torch.bool)
-        one[0, list(chosen)] = True
-        return one
-
-    def of_layers(name: str) -> Tensor | None:
-        if (own := tensors.get(PLAN + name)) is None:
-            return None
-        whole = torch.zeros(1, L, own.shape[-1], dtype=torch.bool)
-        whole[0, layers] = own
-        return whole
-
-    plan = Plan(
-        row(layers),
-        [[Exit(**exit) for exit in facts["exits"]]],
-        None if facts["trained"] is None else row(facts["trained"]),
-        of_layers("terms"),
-        of_layers("trained_terms"),
-        frozen=facts["frozen"],
-        scales=None if facts["scale"] is None else torch.tensor([facts["scale"]], dtype=torch.float64),
-    )
+    plan = _plan_of(facts, tensors, model.num_layers)
     terms, start, linear = Terms(model, plan), {}, {}
     trained = model.trained()
 
@@ -187,16 +173,45 @@ def round_of(
     given = facts["pull"]
     pull = given and Pull(
         given["strength"],
-        by_layer(linear, L) if given["linear"] else None,
+        by_layer(linear, model.num_layers) if given["linear"] else None,
         None if given["tail"] is None else torch.tensor([given["tail"]]),
         given["tail_strength"],
     )
-    L_n, examples, steps = (torch.tensor([value]) for value in (len(layers), facts["examples"], facts["steps"]))
+    L_n, examples, steps = (
+        torch.tensor([value]) for value in (len(facts["layers"]), facts["examples"], facts["steps"])
+    )
     cohort = Cohort([facts["client"]], L_n, examples, steps, lambda n: iter(batches))
     how = (objective, pull, facts["micro_batch"], facts["checkpointing"])
     coded = {way: facts[way] for way in ("uploads", "downloads")}
     job = Job(facts["t"], facts["seed"], facts["optimizer"], facts["clip"], *how, **coded)
-    return by_layer(start, L), plan, cohort, job
+    return by_layer(start, model.num_layers), plan, cohort, job
+
+
+def _plan_of(facts: Facts, tensors: Tensors, L: int) -> Plan:
+    """The plan of a client alone."""
+    layers = facts["layers"]
+
+    def row(chosen: Sequence[int]) -> Tensor:
+        one = torch.zeros(1, L, dtype=torch.bool)
+        one[0, list(chosen)] = True
+        return one
+
+    def of_layers(name: str) -> Tensor | None:
+        if (own := tensors.get(PLAN + name)) is None:
+            return None
+        whole = torch.zeros(1, L, own.shape[-1], dtype=torch.bool)
+        whole[0, layers] = own
+        return whole
+
+    return Plan(
+        row(layers),
+        [[Exit(**exit) for exit in facts["exits"]]],
+        None if facts["trained"] is None else row(facts["trained"]),
+        of_layers("terms"),
+        of_layers("trained_terms"),
+        frozen=facts["frozen"],
+        scales=None if facts["scale"] is None else torch.tensor([facts["scale"]], dtype=torch.float64),
+    )
 
 
 def _of(prefix: str, tensors: Tensors) -> dict[str, Tensor]:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from fedbench.errors import NotApplicable
-from fedbench.models.cost import micro_batch_of
+from fedbench.models.cost import micro_batch_of, recomputes
 from fedbench.types import Objective
 
 IMAGES = (3, 2)  # in the two parts of a batch on which an objective is tried
@@ -55,4 +55,17 @@ def refuse_parts(train: Mapping[str, Any], splits: bool) -> None:
         raise NotApplicable(
             "train.micro_batch: the method's loss is no mean over the images of a batch, which cannot be computed in "
             "parts; leave micro_batch out, or set it to null for this method"
+        )
+
+
+def refuse_for_a_cut(train: Mapping[str, Any]) -> None:
+    """Raise NotApplicable where the suite saves memory in a way that a model does not have which is cut in two.
+
+    Clients of split learning send the features of a whole batch, and wait for their gradients.
+    """
+    ways = {"micro_batch": micro_batch_of(train) is not None, "checkpointing": recomputes(train)}
+    if asked := [f"train.{way}" for way, given in ways.items() if given]:
+        raise NotApplicable(
+            f"{', '.join(asked)}: split learning sends the features of whole batches, and keeps what its backward pass "
+            "needs; set it to null or false for this method"
         )

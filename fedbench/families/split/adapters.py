@@ -17,6 +17,7 @@ from torch import Generator, Tensor, nn
 
 from fedbench.errors import NotApplicable, UserError
 from fedbench.families.aggregation import PLAIN_MEAN
+from fedbench.families.batch_parts import refuse_for_a_cut
 from fedbench.families.layerwise import full_depth
 from fedbench.families.split import split_cost
 from fedbench.families.split.server import OwnOptimizer, ServerOptimizer, of_server
@@ -59,12 +60,14 @@ def split_adapters(
         objective: a reference to a component, or a function.
 
     Raises:
-        NotApplicable: for a backbone without layers, and under a regularizer or coded messages.
+        NotApplicable: for a backbone without layers, and under a regularizer, coded messages, `micro_batch` or
+            `checkpointing`.
         UserError: where no layer is left for the server.
     """
     if setup.train.get("regularizer"):
         raise NotApplicable("regularisers pull clients towards a global model; here the server has most of it")
     refuse_coded(setup.train, ["uploads", "downloads"], "split learning exchanges features and gradients in every step")
+    refuse_for_a_cut(setup.train)
     model = in_layers(setup.backbone)
     setup.adapter(model)
     if client_layers is None:

@@ -13,6 +13,7 @@ from torch import Generator, Tensor
 
 from fedbench.errors import NotApplicable
 from fedbench.families.aggregation import PLAIN_MEAN
+from fedbench.families.batch_parts import refuse_for_a_cut
 from fedbench.families.split import split_cost
 from fedbench.families.split.cut import Cut
 from fedbench.families.split.participant import ClientOutcome, Participant, plan_of, uploads_of
@@ -77,7 +78,8 @@ def split(
         objective: a reference to a component, or a function.
 
     Raises:
-        NotApplicable: for a backbone without layers, and under a regularizer.
+        NotApplicable: for a backbone without layers, and under a regularizer, coded messages, `micro_batch` or
+            `checkpointing`.
         UserError: for options that contradict each other.
     """
     if setup.backbone.predicts_tokens:
@@ -94,6 +96,7 @@ def split(
     if setup.train.get("regularizer"):
         raise NotApplicable("regularisers pull clients towards a global model; heads and tails here have none")
     refuse_coded(setup.train, ["uploads", "downloads"], "split learning exchanges features and gradients in every step")
+    refuse_for_a_cut(setup.train)
     model = in_layers(setup.backbone).to(setup.device).eval()
     cut = Cut(model, setup.num_classes, head_blocks, tail_blocks, client_start, came)
     made = Split(setup, rules, cut, l_c, aggregate)

@@ -10,7 +10,7 @@ from test_split_cost import BLOCK, BLOCK_BACK, HEAD, OF_BLOCK, OF_HEAD, PATCHES,
 from uncut import C, D, H, L, T
 
 from fedbench.errors import NotApplicable, UserError
-from fedbench.families.split import split_adapters
+from fedbench.families.split import split, split_adapters
 from fedbench.models.backbone import Blocks
 from fedbench.models.param_paths import at_classifier, layer_of, places
 from fedbench.seeding import generator
@@ -55,10 +55,19 @@ def test_what_means_nothing_is_refused(registry, options, told):
         made(registry, **options)
 
 
-def test_regularisers_and_codecs_are_not_applicable(registry):
-    for more in ({"regularizer": {"fedprox": 0.1}}, {"uploads": {"codec": "int8"}}):
-        with pytest.raises(NotApplicable):
-            split_adapters(setup_of(registry, tiny_vit(), [L], LORA, **more))
+NOT_APPLICABLE = {
+    "regulari[sz]er": {"regularizer": {"fedprox": 0.1}},
+    "train.uploads": {"uploads": {"codec": "int8"}},
+    "train.micro_batch, train.checkpointing": {"micro_batch": 2, "checkpointing": True},
+}
+
+
+@pytest.mark.parametrize("told", NOT_APPLICABLE)
+def test_what_a_cut_model_cannot_have_is_not_applicable(registry, told):
+    with pytest.raises(NotApplicable, match=told):
+        split_adapters(setup_of(registry, tiny_vit(), [L], LORA, **NOT_APPLICABLE[told]))
+    with pytest.raises(NotApplicable, match=told):
+        split(setup_of(registry, tiny_vit(), [L], **NOT_APPLICABLE[told]))
 
 
 @pytest.mark.parametrize("server", ["in_turn", "together"])
