@@ -10,7 +10,7 @@ import click
 
 from fedbench.commands.choices import FORM, PLUGINS, TIMEOUT, Duration, ResultsPath, each, whole
 from fedbench.commands.devices import fits_of, of_backbone
-from fedbench.commands.output import put, warn_of_lost
+from fedbench.commands.output import put, tell_left_out, warn_of_lost
 from fedbench.devices.table import SHIPPED
 from fedbench.errors import UserError
 from fedbench.registry.facts import CachedFacts
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     help="Results with `evaluation: {sizes: true}`, which show how good each is, by their suite's name or path.",
 )
 @click.option("--scenario", metavar="NAME", help="The scenario of these results, if there are several.")
+@click.option("--variant", metavar="NAME", help="The variant of these results, if there are several.")
 @click.option("--method", "methods", multiple=True, metavar="NAME,...", callback=each, help="Only these methods.")
 @click.option("--set", "sets", multiple=True, metavar="KEY=VALUE", help="Override a setting, e.g. train.batch_size=8.")
 @click.option("--images", default=500, show_default=True, type=click.IntRange(1), help="Training images of a client.")
@@ -54,6 +55,7 @@ def choose(
     seconds: float | None,
     results: str | None,
     scenario: str | None,
+    variant: str | None,
     methods: tuple,
     sets: tuple,
     images: int,
@@ -78,8 +80,10 @@ def choose(
     registry = Registry(plugins, timeout=timeout)
     scored: Accuracies | None = None
     notes: list[str] = []
+    wrong: Sequence[str] = ()
     if results is not None:
-        scored = accuracies(examine([results]).read(("eval", "sizes")).results, scenario)
+        loaded = examine([results]).read(("eval", "sizes"))
+        wrong, scored = loaded.wrong, accuracies(loaded.results, scenario, variant)
         others = [name for name in scored.backbones if name != backbone]
         notes += [f"{results}: accuracies are those of {', '.join(others)}, not of {backbone}"] if others else []
         if unsized := [method for method, sizes in scored.scores.items() if set(sizes) == {None}]:
@@ -94,6 +98,7 @@ def choose(
         backbone, fits, registry.catalogue.roles, scored, (answer.ruled, answer.how), [*notes, *answer.missing], there
     )
     put(cells if form in ("csv", "json") else matrix, form)
+    tell_left_out(wrong)
     sys.exit(1 if warn_of_lost(registry) or answer.failed else 0)
 
 

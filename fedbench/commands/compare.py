@@ -95,7 +95,7 @@ VIEWS = {
     "boards": View("All leaderboards, even if there are many.", EVERY),
     "summary": View("Methods over scenarios: means, tie groups, mean ranks.", NO_BASELINE),
     "pairs": View("Each pair of methods: better, worse, equal or inconclusive.", EVERY),
-    "costs": View("What clients and the server send and compute."),
+    "costs": View("What clients and the server send and compute.", ("metric",)),
     "pareto": View(
         "The Pareto front: methods that no other beats in metric and cost.",
         own=(click.argument("pareto", type=COSTS, metavar="bytes|flops|seconds|joules|memory"),),
@@ -112,7 +112,11 @@ VIEWS = {
     "sizes": View(
         "The models at every size, and which of them each client can run.", ("metric",), example="results/devices"
     ),
-    "wire": View("What was measured of deployed cells, next to what is simulated.", example="results/two_machines"),
+    "wire": View(
+        "What was measured of deployed cells, next to what is simulated.",
+        ("metric",),
+        example="results/two_machines",
+    ),
     "tuning": View("The winner of each tuning, and what fewer trials would give.", (), example="results/field_tuned"),
     "paper": View("Results next to the numbers of a paper, if the suite has them."),
     "changes": View(

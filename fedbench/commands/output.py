@@ -21,7 +21,6 @@ from fedbench.words import counted, visible
 
 if TYPE_CHECKING:
     import pandas
-    from rich.table import Table
 
     from fedbench.registry.registry import Registry
 

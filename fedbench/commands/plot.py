@@ -176,7 +176,9 @@ def ranks(metric: str, **choices: Any) -> None:
     several = len({one.profile for one in found}) > 1
     for one in found:
         name = f"{one.suite}-{one.profile}" if several else one.suite
-        chosen.write({"" if len(found) == 1 else name: chosen.pictures.diagram(one)}, suites=[one.suite])
+        several_suites = len(found) > 1
+        drawn = {name if several_suites else "": chosen.pictures.diagram(one)}
+        chosen.write(drawn, suites=[one.suite], several=several_suites)
 
 
 @plot.command(short_help="Test images in the models' features.")
@@ -256,14 +258,19 @@ class _Chosen:
 
         return {r.entry.method: registered([r]) for r in self.results}
 
-    def write(self, figures: Mapping[str, Figure], suffix: str = "", suites: Sequence[str] = ()) -> None:
-        """Save figures and print their paths. figures: by the name of their leaderboard, "" for all of them."""
+    def write(
+        self, figures: Mapping[str, Figure], suffix: str = "", suites: Sequence[str] = (), several: bool = False
+    ) -> None:
+        """Save figures and print their paths.
+
+        figures: by the name of their leaderboard, "" for all of them. several: whether others are written, too.
+        """
         from fedbench.report.plot_data import slug
 
         names = suites or list(dict.fromkeys(r.suite for r in self.results))
         for name, figure in figures.items():
             path = Path(self.out or Path("plots") / f"{slug('-'.join(names))}-{self.kind}{suffix}.{self.form or 'png'}")
-            if name and (len(figures) > 1 or not self.out):
+            if name and (several or len(figures) > 1 or not self.out):
                 path = path.with_stem(f"{path.stem}-{slug(name)}")
             self._save(figure, path)
             say(path)

@@ -57,7 +57,7 @@ def read_budget(text: str) -> Budget | None:
 
 def unknown(results: Iterable[Result], what: str) -> str:
     """Why nobody knows what these have spent."""
-    given = [devices for r in results if (devices := r.manifest["config"].get("devices"))]
+    given = [devices for r in results if (devices := r.manifest.get("config", {}).get("devices"))]
     known = [(name, numbers) for one in given for name, numbers in one["known"].items() if name != one.get("server")]
     lacking = {name for name, numbers in known if numbers.get("watts") is None}
     if what == "joules" and lacking:

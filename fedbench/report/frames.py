@@ -300,8 +300,8 @@ def _sorted(found: pandas.DataFrame, text: str) -> pandas.DataFrame:
     words = [i for i, cell in enumerate(values) if i not in blank and isinstance(cell, str | list | tuple)]
     numbers = [i for i in range(len(values)) if i not in blank and i not in words]
     numbers.sort(key=lambda i: -values[i] if falling else values[i])
-    words.sort(key=lambda i: str(values[i]).lower())
-    found = found.iloc[[*numbers, *(words[::-1] if way == "desc" else words), *blank]]
+    words.sort(key=lambda i: str(values[i]).lower(), reverse=way == "desc")
+    found = found.iloc[[*numbers, *words, *blank]]
     found.attrs["sorted"] = True
     return found
 

@@ -220,17 +220,27 @@ def leaderboards(
     if budget:
         check_known(results, budget.what)
     check_direction(results, metric)
-    if baseline is not None and baseline not in {r.entry.method for r in results}:
-        raise UserError(unknown("method", baseline, [r.entry.method for r in results]))
+    labelled = [(variant, by_label(group)) for variant, group in settings(results)]
+    if baseline is not None:
+        _check_baseline(baseline, results, [cells for _, cells in labelled])
     boards = [
-        _leaderboard(by_label(group), variant, metric, split, budget or at, baseline, roles or {})
-        for variant, group in settings(results)
+        _leaderboard(cells, variant, metric, split, budget or at, baseline, roles or {}) for variant, cells in labelled
     ]
     if any(r.status == "finished" for r in results) and not any(row.runs for board in boards for row in board.rows):
         have = {name for r in results if r.status == "finished" for name in r.metrics()}
         if budget is None or metric not in have:
             raise UserError(unknown("metric", metric, sorted(have)))
     return [concluded(board, equivalent) for board in boards]
+
+
+def _check_baseline(baseline: str, results: Sequence[Result], boards: Sequence[Mapping[str, Sequence[Result]]]) -> None:
+    """Raises UserError where nothing is called so, or several rows of a leaderboard are, which differ in options."""
+    if not any(baseline in cells for cells in boards) and baseline not in {r.entry.method for r in results}:
+        raise UserError(unknown("method", baseline, [r.entry.method for r in results]))
+    for cells in boards:
+        rows = [label for label, part in cells.items() if part[0].entry.method == baseline]
+        if baseline not in cells and rows:
+            raise UserError(f"--baseline {baseline}: rows of that name differ in options; take one: {'; '.join(rows)}")
 
 
 def _ceiling(ceilings: Sequence[str], roles: Mapping[str, str]) -> str:

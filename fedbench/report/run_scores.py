@@ -148,7 +148,7 @@ def score(by_seed: Mapping[int, float], draws: Draws, fraction: bool = False) ->
     """The mean over seeds.
 
     Args:
-        draws: where some are one replicate, see `difference`.
+        draws: where some are one replicate, see `by_draw`.
         fraction: whether its interval ends at 0 and 1, as scores do.
     """
     values = list(by_draw(by_seed, draws).values())

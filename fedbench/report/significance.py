@@ -48,19 +48,38 @@ def groups_of(scores: Mapping[str, Scores], pairs: Sequence[Pair]) -> dict[str, 
         scores: by ranked method, the best first, its score by replicate.
         pairs: all pairs of these methods, with verdicts.
     """
-    enough = [name for name, by_draw in scores.items() if len(by_draw) >= FEWEST]
+    enough = list(compared(scores))
     return letters(enough, apart(pairs)) if len(enough) > 1 else {}
+
+
+def compared(scores: Mapping[str, Scores]) -> dict[str, Scores]:
+    """The methods of which every two have enough replicates in common to be tested; who has least in common with the
+    others is left out first, of several the last."""
+    kept = {name: by_draw for name, by_draw in scores.items() if len(by_draw) >= FEWEST}
+    while kept:
+        apart_from = {
+            name: sum(len(own.keys() & other.keys()) < FEWEST for other in kept.values()) for name, own in kept.items()
+        }
+        last = max(reversed(kept), key=apart_from.__getitem__)
+        if not apart_from[last]:
+            break
+        del kept[last]
+    return kept
 
 
 def too_few(scores: Mapping[str, Scores], replicate: str = "seed") -> str:
     """A sentence where some methods have too few replicates to conclude anything; "" where none has."""
+    tested = compared(scores)
     few = [name for name, by_draw in scores.items() if len(by_draw) < FEWEST]
-    if not few or len(scores) < 2:
+    uncommon = [name for name in scores if name not in tested and name not in few]
+    if len(scores) < 2:
         return ""
     if len(few) == len(scores):
         most = counted(max(map(len, scores.values())), replicate)
-        return f"{most}: nothing is concluded about which method is best, which takes at least three {replicate}s."
-    return f"{', '.join(few)}: fewer than three {replicate}s, nothing is concluded about them."
+        return f"{most}: too few to say which method is best; that takes at least three {replicate}s."
+    reasons = {f"fewer than three {replicate}s": few, f"fewer than three {replicate}s in common": uncommon}
+    found = [f"{', '.join(names)}: {why}, nothing is concluded about them." for why, names in reasons.items() if names]
+    return " ".join(found)
 
 
 def conclusion(scores: Mapping[str, Scores], pairs: Sequence[Pair], replicate: str = "seed") -> str:
@@ -72,7 +91,7 @@ def conclusion(scores: Mapping[str, Scores], pairs: Sequence[Pair], replicate: s
         replicate: what is tested, a seed or a draw.
     """
     few = too_few(scores, replicate)
-    tested = {name: by_draw for name, by_draw in scores.items() if len(by_draw) >= FEWEST}
+    tested = compared(scores)
     if len(scores) < 2 or len(tested) < 2:
         return few
     best, *others = tested

@@ -128,7 +128,7 @@ FORMULA = tuple("=+-@")  # with which a spreadsheet has formulas begin
 LATEX = {
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "_": r"\_",
     "%": r"\%", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}",
-    ">": r"\textgreater{}", "|": r"\textbar{}",
+    ">": r"\textgreater{}", "|": r"\textbar{}", "ε": r"$\varepsilon$",
     "±": r"$\pm$", "Γ": r"$\Gamma$", "·": r"$\cdot$", "–": "--", "*": r"$^{*}$", "×": r"$\times$", "…": r"\ldots{}",
 }  # fmt: skip
 

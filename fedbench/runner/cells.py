@@ -204,7 +204,7 @@ class Options:
         return [item for item in items if key(item) in mine]
 
     def wants(self, status: str) -> bool:
-        """Whether a cell of which this is on disk is to be computed (`status` of `runs.plan`)."""
+        """Whether a cell of which this is on disk is to be computed (`status` of this module)."""
         if status in (*KEPT, HALVED):
             return self.force
         return status not in GIVEN_UP or self.retry_failed or self.force

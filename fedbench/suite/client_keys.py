@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Annotated, Any, Literal
@@ -239,7 +240,8 @@ def _usual_ways_unsaid(node: Node) -> Node:
     micro_batch = own.get("micro_batch", Node.of("auto", train.mark) if limited else None)
     own.pop("micro_batch", None)
     if micro_batch is not None and micro_batch.value is not None and micro_batch.is_valid:
-        whole = not limited if micro_batch.value == "auto" else size is not None and micro_batch.value >= size.value
+        batch = size.value if size is not None and type(size.value) is int else math.inf
+        whole = not limited if micro_batch.value == "auto" else micro_batch.value >= batch
         own |= {} if whole else {"micro_batch": micro_batch}
     again = own.get("checkpointing")
     if again is not None and again.value is False:

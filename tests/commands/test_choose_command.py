@@ -42,7 +42,11 @@ def test_results_give_the_accuracy_at_that_size(tmp_path):
     (tmp_path / "results").mkdir()
     (tmp_path / "results" / "devices").symlink_to(RESULTS)
     several = fedbench(*TINY_MODEL, *given[:-1], "devices", cwd=tmp_path)  # by the name of their suite
-    assert several.exit_code == 2 and "results of hurried, whole_batches; say which with --scenario" in several.output
+    assert (
+        several.exit_code == 2 and "results of 'hurried', 'whole_batches'; say which with --scenario" in several.output
+    )
+    swept = fedbench(*TINY_MODEL, *given[:-1], RESULTS.parent / "fedv_figure2_epochs", cwd=tmp_path)
+    assert swept.exit_code == 2 and "say which with --variant 'train.local_epochs=1" in " ".join(swept.output.split())
     wrong = fedbench(*TINY_MODEL, *given, "--scenario", "whole", cwd=tmp_path)
     assert wrong.exit_code == 2 and "whole_batches" in wrong.output
 

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -14,7 +15,7 @@ from command import fedbench
 from factories import eval_rows, round_row, write_cell
 
 from fedbench.errors import UserError
-from fedbench.report.budget import Budget, read_budget
+from fedbench.report.budget import Budget, read_budget, unknown
 from fedbench.report.leaderboards import leaderboards
 from fedbench.report.views.leaderboard import subtitle
 from fedbench.results import load
@@ -299,3 +300,12 @@ def test_the_command_line_takes_budgets_and_refuses_what_is_none(tmp_path):
     ):
         refused = fedbench("compare", "s", "--at", at, cwd=tmp_path)
         assert refused.exit_code == 2 and told in refused.output
+
+
+def test_a_cell_that_was_not_started_yet_has_spent_nothing(tmp_path):
+    cell(tmp_path / "s", "fedv", rounds=paid(6, MB))
+    pending = SimpleNamespace(status="pending", manifest={})
+    assert (
+        unknown([*load([tmp_path]), pending], "joules")
+        == "no joules, because the scenario gives its clients no devices"
+    )

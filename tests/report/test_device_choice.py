@@ -81,7 +81,7 @@ def test_nothing_is_recommended_of_unknown_accuracy():
 
 def test_nothing_is_recommended_from_fewer_than_three_seeds():
     assert said(FOUND, SCORED) == (
-        "No recommendation: 2 seeds: nothing is concluded about which method is best, which takes at least three seeds."
+        "No recommendation: 2 seeds: too few to say which method is best; that takes at least three seeds."
     )
 
 
@@ -103,7 +103,7 @@ def test_accuracies_are_weighted_by_the_clients_of_each_device():
 def test_draws_of_several_seeds_are_one_replicate():
     scored = both(seeds(0.5, 0.52, 0.51), seeds(0.8, 0.81, 0.8), seeds(0.4, 0.43, 0.41))
     same = Accuracies(scored.backbones, scored.scores, {0: 0, 1: 0, 2: 0})
-    assert said(FOUND, same).startswith("No recommendation: 1 draw: nothing is concluded")
+    assert said(FOUND, same).startswith("No recommendation: 1 draw: too few to say")
 
 
 def test_a_ceiling_is_said_to_have_no_limit():

@@ -58,6 +58,13 @@ def test_the_best_comes_first_then_blanks_and_either_way_when_asked():
     assert order("method") == ["12", "broken", "fedra"] and order("method:desc") == ["fedra", "broken", "12"]
 
 
+def test_equal_words_keep_the_order_of_the_next_column_either_way():
+    rows = [{"method": name, "role": role} for name, role in zip("abcd", ("x", "y", "x", "y"), strict=True)]
+    found = frame(rows, ["method", "role"], caption="a test", by=())
+    assert chosen(found, sort=["role:desc", "method"])["method"].tolist() == ["b", "d", "a", "c"]
+    assert chosen(found, sort=["role:asc", "method"])["method"].tolist() == ["a", "c", "b", "d"]
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     found = tmp_path_factory.mktemp("results")

@@ -73,6 +73,9 @@ def test_options_changed_between_runs_make_two_rows(tmp_path):
         write_cell(tmp_path / "s", "fedra", seed, method__missing_layers=missing, evaluation=rows)
     labels = [r.label for r in board(tmp_path).rows]
     assert labels == ["fedra [method.missing_layers=keep]", "fedra [method.missing_layers=cover]"]
+    with pytest.raises(UserError, match="rows of that name differ in options; take one: fedra .*keep.*; fedra .*cover"):
+        board(tmp_path, baseline="fedra")
+    assert board(tmp_path, baseline=labels[1]).baseline == labels[1]
 
 
 def test_variants_scenarios_and_profiles_have_boards_of_their_own(tmp_path):

@@ -70,9 +70,7 @@ def test_with_equal_shuffled_or_fixed_sizes_a_seed_is_a_replicate(tmp_path, capa
 def test_two_draws_of_many_seeds_conclude_nothing(tmp_path):
     write(tmp_path, lambda seed: (12, 3) if seed % 2 else (3, 12))
     found = leaderboard([board(tmp_path)])
-    assert "2 draws: nothing is concluded about which method is best, which takes at least three draws." in str(
-        found.attrs["pages"]
-    )
+    assert "2 draws: too few to say which method is best; that takes at least three draws." in str(found.attrs["pages"])
     assert all(math.isnan(pair.p) for pair in board(tmp_path).pairs) and not any(found["group"])
 
 

@@ -191,7 +191,7 @@ def test_many_scenarios_keep_their_whole_names_and_what_they_share_stands_once(t
         scenario(tmp_path, name, seeds=1)
     text = fedbench("compare", "summary", "s", cwd=tmp_path, columns=None).output
     assert starting(text, "method")[-7:] == names
-    assert text.count("nothing is concluded about which method is best") == 1
+    assert text.count("too few to say which method is best") == 1
 
 
 def test_a_scenario_is_called_by_what_tells_it_from_others(tmp_path):
@@ -248,3 +248,12 @@ def test_a_run_of_many_scenarios_ends_with_a_summary_too(tmp_path, capsys):
         scenario(tmp_path, f"s{i}", {"fedra": 0.5}, seeds=1)
     show_end(RunSummary("s", tmp_path / "s", {}, frozenset(), 1.0), ROLES)
     assert f"A summary of {FEW + 1} leaderboards" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_scenario_may_be_called_as_a_column_is(tmp_path):
+    for name in ("method", "group", "ranked", "diagram", "s5"):
+        scenario(tmp_path, name, seeds=3)
+    for view in (summary, ranks):
+        found = view([standing(tmp_path)])
+        assert {"allsmall", "depthfl", "fedra"} <= {*found["method"]}
+        assert {"method (scenario)", "group (scenario)", "s5"} <= {*found.columns}

@@ -9,9 +9,11 @@ import pytest
 from boards import ROLES, board, rendered, row, shown, write
 from factories import eval_rows, write_cell
 
+from fedbench.report.frames import records
 from fedbench.report.leaderboards import leaderboards
-from fedbench.report.significance import conclusion, crossing
+from fedbench.report.significance import conclusion, crossing, groups_of
 from fedbench.report.statistics.pairs import turned, verdicts
+from fedbench.report.views.leaderboard import leaderboard
 from fedbench.results import load
 from fedbench.results.pack import pack
 
@@ -88,9 +90,9 @@ def test_one_seed_concludes_nothing_and_says_so(tmp_path):
     found = board(tmp_path, baseline="depthfl")
     assert not any(r.group for r in found.rows) and row(found, "fedra").gap.verdict == "inconclusive"
     for form in ("markdown", "latex"):
-        assert "1 seed: nothing is concluded about which method is best" in rendered([found], form)
+        assert "1 seed: too few to say which method is best" in rendered([found], form)
     text = shown([found])
-    assert "1 seed: nothing is concluded" in text and "group" not in text and "verdict" not in text
+    assert "1 seed: too few to say which method is best" in text and "group" not in text and "verdict" not in text
 
 
 def test_a_method_with_too_few_seeds_has_no_letter(folder):
@@ -184,3 +186,23 @@ def test_pairs_that_are_better_here_and_worse_there_depend_on_the_scenario():
     assert crossing({"one": pairs(0.8, 0.5), "two": pairs(0.4, 0.9)}) == {("a", "b"): ("one", "two")}
     assert crossing({"one": pairs(0.8, 0.5), "two": pairs(0.9, 0.4)}) == {}
     assert crossing({"one": pairs(0.8, 0.5), "two": pairs(0.5, 0.5)}) == {}
+
+
+def test_methods_that_share_no_seeds_are_not_said_to_be_alike():
+    scores = {"a": {0: 0.91, 1: 0.9, 2: 0.92}, "b": {3: 0.11, 4: 0.1, 5: 0.12}}
+    assert groups_of(scores, []) == {}
+    assert conclusion(scores, []) == "b: fewer than three seeds in common, nothing is concluded about them."
+    third = {"c": dict.fromkeys(range(3), 0.5) | {7: 0.5}}
+    pairs = verdicts({"a": scores["a"], **third}, True, None)
+    assert groups_of({**scores, **third}, pairs).keys() == {"a", "c"}
+    assert conclusion({**scores, **third}, pairs).endswith(
+        "b: fewer than three seeds in common, nothing is concluded about them."
+    )
+
+
+def test_a_gap_without_an_interval_has_its_verdict_all_the_same(tmp_path):
+    """Equal differences have no spread; six of one sign are significant by signs alone."""
+    for method, value in (("alllarge", 0.5), ("fedra", 0.4)):
+        write(tmp_path / "s", method, *[(value + s / 8, value + s / 8) for s in range(6)])
+    verdicts_of = {one["method"]: one["verdict"] for one in records(leaderboard([board(tmp_path)]))}
+    assert verdicts_of["fedra"] == "worse"

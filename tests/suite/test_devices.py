@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from fedbench.devices.table import SHIPPED
 from fedbench.disk import hash_of_json
+from fedbench.errors import UserError
 
 HEAD = """suite: s
 defaults: {backbone: vit, data: {name: strokes6}}
@@ -59,6 +62,9 @@ def test_batches_are_computed_in_as_few_parts_as_fit_where_a_device_must_hold_th
     for scenario in ("devices: laptop, fit: {seconds: 9}", "devices: laptop, train: {micro_batch: null}"):
         assert micro_batch(scenario) is None
     assert one(suite_of, "train: {checkpointing: true}")["train"]["checkpointing"] is True
+    for wrong in ("abc", "null"):
+        with pytest.raises(UserError, match=r"batch_size: expected a whole number"):
+            one(suite_of, f"train: {{batch_size: {wrong}, micro_batch: 4}}")
 
 
 def test_jitter_is_part_of_what_a_cell_is_where_there_is_any(suite_of):

@@ -6,7 +6,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -17,7 +17,7 @@ from fedbench import __version__
 from fedbench.errors import UserError
 from fedbench.report.frames import PLACE, records, with_attrs
 from fedbench.report.grouping import Place, headings, registered, select
-from fedbench.report.layout import Column, Page, laid_out
+from fedbench.report.layout import Column, Page, Shown, laid_out
 from fedbench.report.leaderboards import Leaderboard, leaderboards
 from fedbench.report.paper import cited, comparisons, listed
 from fedbench.report.plot_data import AXES, Board, boards, by_method, styles
@@ -189,7 +189,10 @@ class _Maker:
                 | {"role": roles[row.method]}
                 for row in board.shown
             ],
-            "seeds": {str(seed): plain_columns(found) for seed, found in self.seeds.get(board.place, {}).items()},
+            "seeds": {
+                str(seed): plain_columns(in_rows(columns, labels, [row.label for row in board.shown]))
+                for seed, (labels, columns) in self.seeds.get(board.place, {}).items()
+            },
             "lines": curves,
             "fronts": self.fronts[board.place],
             "sizes": self.sizes.get(board.place),
@@ -207,11 +210,11 @@ class _Maker:
             for page in self._pages(f"{key} {name}", make).values():
                 yield name, page
 
-    def _by_seed(self) -> dict[Place, dict[int, Sequence[Any]]]:
-        """The columns of each leaderboard by seed, as `compare` has them of that seed's cells alone; nothing where
-        there is one seed."""
+    def _by_seed(self) -> dict[Place, dict[int, tuple[list[str], Sequence[Column]]]]:
+        """(labels of the rows, columns) of each leaderboard by seed, as `compare` has them of that seed's cells alone;
+        nothing where there is one seed."""
         seeds = sorted({r.entry.seed for r in self.results})
-        found: dict[Place, dict[int, Sequence[Any]]] = {}
+        found: dict[Place, dict[int, tuple[list[str], Sequence[Column]]]] = {}
         for seed in seeds if len(seeds) > 1 else ():
             alone = select(self.results, seeds=[seed])
             try:
@@ -221,7 +224,8 @@ class _Maker:
             for board in made:
                 if any(row.runs for row in board.rows):
                     (page,) = laid_out(leaderboard([board], every_domain=True)).pages
-                    found.setdefault(board.place, {})[seed] = page.tables[0].columns
+                    labels = [row.label for row in board.shown]
+                    found.setdefault(board.place, {})[seed] = labels, page.tables[0].columns
         return found
 
     def _pages(self, key: str, make: Callable[[], pandas.DataFrame]) -> dict[tuple[str, ...], dict[str, Any]]:
@@ -249,7 +253,8 @@ def _diagram(standing: Standing) -> dict[str, Any] | None:
         "ranks": {name: rounded(rank) for name, rank in standing.mean_ranks.items()},
         "groups": dict(standing.groups),
         "cd": rounded(standing.cd),
-        "bars": bars(list(standing.mean_ranks.values()), standing.cd),
+        "bars": [[rounded(end) for end in bar] for bar in bars(list(standing.mean_ranks.values()), standing.cd)],
+        "crossing": bool(standing.crossing),
         "scenarios": len(standing.ranks),
     }
 
@@ -377,6 +382,21 @@ def plain(page: Page) -> dict[str, Any]:
         "remarks": list(page.remarks),
         "notes": list(page.notes),
     }
+
+
+def in_rows(columns: Sequence[Column], labels: Sequence[str], wanted: Sequence[str]) -> list[Column]:
+    """Columns whose rows are in another order, and blank where there was none.
+
+    Args:
+        columns: as they are.
+        labels: of their rows.
+        wanted: labels of the rows that they are to have.
+    """
+    at = {label: i for i, label in enumerate(labels)}
+    return [
+        replace(one, cells=[one.cells[at[label]] if label in at else Shown("") for label in wanted], bold=None)
+        for one in columns
+    ]
 
 
 def plain_columns(found: Sequence[Column]) -> list[dict[str, Any]]:

@@ -1,6 +1,6 @@
 """The page as one file: results read, then template, style, script and data put together. Nothing is fetched.
 
-Pictures are SVG, drawn in the browser by 30 kB of script of our own. Plotly (3.5 MB) and Vega-Lite (800 kB) are larger
+Pictures are SVG, drawn in the browser by 64 kB of script of our own. Plotly (3.5 MB) and Vega-Lite (800 kB) are larger
 than all reference results together; Chart.js and uPlot draw on a canvas, which prints as dots and is mute for a screen
 reader. The template is Jinja2's, which escapes what it is given.
 """

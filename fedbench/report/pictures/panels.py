@@ -129,14 +129,14 @@ def pareto(
     registered: Mapping[str, str] | None = None,
     roles: Mapping[str, str] | None = None,
 ) -> Figure:
-    """Rows of `fedbench.report.pareto`; bars are one standard deviation over seeds, the steps are the front of means.
+    """Rows of `compare pareto`; bars are one standard deviation over seeds, the steps are the front of means.
 
     Methods that another method beats are faint. Of more than `plot_data.MOST` methods, those on a front and then the
     best are in colour.
 
     Args:
         panels: By title.
-        what: The cost, one of `fedbench.report.pareto.RESOURCES`.
+        what: The cost, one of `fedbench.report.views.costs.RESOURCES`.
         metric: What was scored.
         registered: By label, the name of a method.
         roles: Of methods, by name.

@@ -18,7 +18,10 @@ CAUTION = (
     "2016).\n"
 )
 LETTERS = "Letters: methods that share one are not significantly different by paired tests; they decide, not the bars."
-NO_LETTERS = "No letters: seeds and scenarios are too few for paired tests, and nothing is concluded about two methods."
+NO_LETTERS = {
+    False: "No letters: seeds and scenarios are too few for paired tests, and nothing is concluded about two methods.",
+    True: "No letters: which of two methods is better depends on the scenario, see `fedbench compare ranks`.",
+}
 ROW = 0.2  # inches for each method
 SIDE = 1.45  # inches for a method's words
 SIZE = 8  # points
@@ -41,7 +44,7 @@ def diagram(standing: Standing) -> Figure:
     with paper():
         figure = Figure(figsize=(WIDTH, height))
         _draw(figure.subplots(), standing, joined, rows)
-        caution = CAUTION + (LETTERS if standing.groups else NO_LETTERS)
+        caution = CAUTION + (LETTERS if standing.groups else NO_LETTERS[bool(standing.crossing)])
         figure.supxlabel(caution, fontsize=7, color=GREY, x=0.01, ha="left")
         title = f"{standing.suite}: mean ranks over {counted(len(standing.ranks), 'scenario')} ({standing.metric})"
         figure.suptitle(title, fontsize=9, x=0.01, ha="left")

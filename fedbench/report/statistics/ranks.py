@@ -18,7 +18,7 @@ Scores = Mapping[int, float]  # by seed
 
 
 def mean(scores: Scores, draws: Draws | None = None) -> float:
-    """Over replicates: within a scenario these are one block however many there are. draws: as of `difference`."""
+    """Over replicates: within a scenario these are one block however many there are. draws: as of `by_draw`."""
     values = by_draw(scores, draws or {}).values()
     return math.fsum(values) / len(values)
 

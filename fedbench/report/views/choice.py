@@ -55,23 +55,32 @@ class Accuracies:
         return dict(own.get(size, own.get(None, {}) if only else {}))
 
 
-def accuracies(results: Iterable[Result], scenario: str | None = None) -> Accuracies:
+def accuracies(results: Iterable[Result], scenario: str | None = None, variant: str | None = None) -> Accuracies:
     """Return how good each method's model is at each of its sizes.
 
     Args:
-        results: Of one scenario, or of several.
+        results: Of one suite, scenario and variant, or of several.
         scenario: Which one.
+        variant: Which one.
 
     Raises:
         UserError: where they are of several and none of these is named.
     """
-    done = [result for result in results if result.status == "finished"]
-    there = list(dict.fromkeys(result.entry.scenario for result in done))
-    if scenario is None and len(there) > 1:
-        raise UserError(f"--accuracy: results of {', '.join(there)}; say which with --scenario, e.g. {there[0]}")
-    if scenario is not None and scenario not in there:
-        raise UserError(f"--scenario {scenario}: no such results{suggestion(scenario, there, 'there are')}")
-    used = [result for result in done if scenario in (None, result.entry.scenario)]
+    used = [result for result in results if result.status == "finished"]
+    for option, wanted, of in (
+        ("--scenario", scenario, lambda result: result.entry.scenario),
+        ("--variant", variant, lambda result: result.entry.variant),
+    ):
+        there = list(dict.fromkeys(map(of, used)))
+        if wanted is None and len(there) > 1:
+            names = ", ".join(f"'{one}'" for one in there)
+            raise UserError(f"--accuracy: results of {names}; say which with {option} '{there[0]}'")
+        if wanted is not None and wanted not in there:
+            raise UserError(f"{option} {wanted}: no such results{suggestion(wanted, there, 'there are')}")
+        used = [result for result in used if wanted in (None, of(result))]
+    boards = list(dict.fromkeys(f"{r.suite} on {r.entry.backbone} and {r.entry.dataset}" for r in used))
+    if len(boards) > 1:
+        raise UserError(f"--accuracy: results of {'; '.join(boards)}; give those of one, by its folder")
     found: dict[str, dict[Size | None, dict[int, float]]] = {}
     for result in used:
         for size, value in _of_sizes(result).items():

@@ -165,8 +165,9 @@ def pareto(boards: Sequence[Leaderboard], what: str) -> pandas.DataFrame:
         one = page_of(board, f"{subtitle(board)} · by {COSTS[what]}")
         one["notes"] += [f"{', '.join(without)}: {unknown(results, what)}"] if without else []
         pages.append(one)
+    over = "in the whole run, of all seeds" if what == "memory" else "until the round shown, mean over seeds"
     legend = [
-        f"front: nobody costs no more ({COSTS[what]}, until the round shown, mean over seeds) and has a better mean.",
+        f"front: nobody costs no more ({COSTS[what]}, {over}) and has a better mean.",
         f"verdict: {ON}: significantly better than everybody who costs no more; {BEATEN}: somebody who costs no more "
         f"is significantly better (paired t-tests, {CONDITIONS}); {INCONCLUSIVE}: neither.",
         "ahead: who costs no more and has a better mean; beaten by: those of them that are significantly better.",

@@ -26,7 +26,7 @@ from fedbench.report.frames import (
 )
 from fedbench.report.layout import unit_of
 from fedbench.report.leaderboards import Leaderboard
-from fedbench.report.run_scores import MANY_DOMAINS, SHARES, MeanScore, among_domains
+from fedbench.report.run_scores import MANY_DOMAINS, SHARES, MeanScore, among_domains, score
 from fedbench.report.significance import (
     conclusion,
     correction_of,
@@ -35,7 +35,7 @@ from fedbench.report.significance import (
     margin_text,
 )
 from fedbench.report.statistics.pairs import BCA_FROM, Pair
-from fedbench.results.scores import CONSTANT, higher_is_better, mean
+from fedbench.results.scores import CONSTANT, higher_is_better
 from fedbench.words import amount, counted
 
 BOARD = (
@@ -196,7 +196,8 @@ def _board_rows(board: Leaderboard) -> Iterable[dict[str, Any]]:
             found["worst"] = mean_of(row.worst)
         if has_many_domains(board) and row.runs:
             for name in ("quartile", "median_domain"):
-                found[name] = mean([among_domains(run.domains, board.metric, SHARES[name]) for run in row.runs])
+                by_seed = {run.seed: among_domains(run.domains, board.metric, SHARES[name]) for run in row.runs}
+                found[name] = score(by_seed, row.draws).mean
         found |= _gap(row.gap)
         if board.budget is not None:
             found["spent"] = row.spent
@@ -207,22 +208,22 @@ def _board_rows(board: Leaderboard) -> Iterable[dict[str, Any]]:
         yield found
 
 
-def score_columns(score: MeanScore | None) -> dict[str, Any]:
+def score_columns(one: MeanScore | None) -> dict[str, Any]:
     """mean, std, ci_low and ci_high of a score."""
-    if score is None:
+    if one is None:
         return {"mean": None, "std": None, "ci_low": None, "ci_high": None}
-    return {"mean": score.mean, "std": score.std, "ci_low": score.low, "ci_high": score.high}
+    return {"mean": one.mean, "std": one.std, "ci_low": one.low, "ci_high": one.high}
 
 
-def mean_of(score: MeanScore | None) -> float | None:
-    return score.mean if score else None
+def mean_of(one: MeanScore | None) -> float | None:
+    return one.mean if one else None
 
 
 def _gap(gap: Pair | None) -> dict[str, Any]:
     if gap is None:
         return {}
     ends = {"gap": gap.difference, "gap_low": gap.ci_low, "gap_high": gap.ci_high, "gap_p": gap.p, "gap_q": gap.q}
-    return {**ends, "verdict": gap.verdict if gap.ci_low == gap.ci_low else "", "within": gap.within}
+    return {**ends, "verdict": gap.verdict if gap.p == gap.p else "", "within": gap.within}
 
 
 def _legend(boards: Sequence[Leaderboard], present: set[str]) -> list[str]:

@@ -15,7 +15,7 @@ from fedbench.report.run_scores import RunScores, score
 from fedbench.report.significance import legend_of_groups
 from fedbench.report.views.leaderboard import about, page_of, score_columns, subtitle, unranked
 from fedbench.results import Result
-from fedbench.results.scores import average, higher_is_better
+from fedbench.results.scores import average, higher_is_better, is_fraction
 from fedbench.types import Size
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def _deployed(board: Leaderboard) -> Leaderboard:
     for row in board.rows:
         runs = _runs(by_client(row.finished.values(), row.metric), row.metric)
         average, worst = (
-            score({run.seed: getattr(run, name) for run in runs}, row.draws) if runs else None
+            score({run.seed: getattr(run, name) for run in runs}, row.draws, is_fraction(row.metric)) if runs else None
             for name in ("average", "worst")
         )
         rows.append(replace(row, runs=runs, domains={}, spread=None, worst_clients=None, average=average, worst=worst))

@@ -9,7 +9,7 @@ from typing import Any
 import pandas
 
 from fedbench.report.budget import MEANING
-from fedbench.report.frames import DASH, Format, cells, frame, is_blank, number, page, probability, with_attrs
+from fedbench.report.frames import DASH, FORMATS, Format, cells, frame, is_blank, number, page, probability, with_attrs
 from fedbench.report.layout import ABSENCES, unit_of
 from fedbench.report.significance import CONDITIONS, legend_of_groups, too_few
 from fedbench.report.standings import BY, PLACES, RANK, Standing, dependence, how_grouped, unconcluded
@@ -31,7 +31,7 @@ def summary(found: Sequence[Standing]) -> pandas.DataFrame:
     """
     boards = [board for one in found for board in one.boards.values()]
     rows = [row for one in found for row in _summary_rows(one)]
-    scenarios = dict.fromkeys(title for one in found for title in one.boards)
+    scenarios = dict.fromkeys(_column(title) for one in found for title in one.boards)
     names = [name for title in scenarios for name in (title, f"{title} group", f"{title} status")]
     formats: dict[str, Format] = {"complete": Format(part="")}
     for title in scenarios:
@@ -61,11 +61,17 @@ def _summary_rows(one: Standing) -> Iterator[dict[str, Any]]:
         ranked = any(rows[method].ranked for rows in one.rows.values() if method in rows)
         found |= {"ranked": ranked, "complete": len(one.ranks)}
         found |= {"mean_rank": one.mean_ranks.get(method), "group": one.groups.get(method, "")}
-        for title, rows in one.rows.items():
+        for scenario, rows in one.rows.items():
             if row := rows.get(method):
-                mean = row.average.mean if row.average else None
+                title, mean = _column(scenario), row.average.mean if row.average else None
                 found |= {title: mean, f"{title} group": row.group, f"{title} status": row.status}
         yield found
+
+
+def _column(scenario: str) -> str:
+    """The column of a scenario, which may be called as another column is."""
+    taken = (*FORMATS, *BY, "complete", "diagram", *TESTED)
+    return f"{scenario} (scenario)" if scenario in taken else scenario
 
 
 def _summary_page(one: Standing) -> dict[str, Any]:
@@ -156,6 +162,7 @@ def _lettered(value: float, group: str, status: str, metric: str) -> str:
     return f"{number(value, metric)} {group}".strip()
 
 
+TESTED = ("friedman_chi2", "friedman_p", "critical_difference")  # what `ranks` says of a whole suite
 WIDE = 30  # letters of the diagram of mean ranks, which is drawn in text
 POOL = (
     "diagram: o is the mean rank, = reaches as far as the critical difference. Nemenyi's verdict on two methods "
@@ -170,16 +177,16 @@ def ranks(found: Sequence[Standing]) -> pandas.DataFrame:
     """
     rows, scenarios = [], dict[str, None]()
     for one in found:
-        scenarios |= dict.fromkeys(one.scores)
+        scenarios |= dict.fromkeys(map(_column, one.scores))
         for method in one.methods:
-            placed = {title: by[method] for title, by in one.ranks.items() if method in by}
+            placed = {_column(title): by[method] for title, by in one.ranks.items() if method in by}
             over = {"mean_rank": one.mean_ranks.get(method), "group": one.groups.get(method, "")}
             chi2, p = one.friedman or (None, None)
-            tested = {"friedman_chi2": chi2, "friedman_p": p, "critical_difference": one.cd}
+            tested = dict(zip(TESTED, (chi2, p, one.cd), strict=True))
             diagram = _diagram(one, method) if one.cd is not None else ""
             where = {"suite": one.suite, "profile": one.profile, "method": method}
             rows.append({**where, **over, "diagram": diagram, **tested, **placed})
-    hidden = dict.fromkeys(("friedman_chi2", "friedman_p", "critical_difference"), Format(part=""))
+    hidden = dict.fromkeys(TESTED, Format(part=""))
     rank = {title: Format(title, "rank", "low") for title in scenarios}
     legend = [RANK]
     if any(one.groups for one in found):

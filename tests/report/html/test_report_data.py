@@ -6,15 +6,18 @@ import base64
 import gzip
 import json
 import re
+import shutil
+import subprocess
 from importlib.resources import files
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from command import fedbench
 from factories import cell_of, eval_rows, write_cell, write_suite
 from reports import HOSTILE, SHOWN
 
-from fedbench.report.html.page_data import rounded, thinned
+from fedbench.report.html.page_data import _diagram, rounded, thinned
 from fedbench.report.html.page_file import embedded
 from fedbench.report.style import _escape_markdown as escaped
 from fedbench.results import read_manifest
@@ -74,6 +77,38 @@ def test_the_columns_of_one_seed_are_what_compare_has_of_its_cells_alone(results
     (of_all,), (of_one,) = data["suites"][0]["boards"], alone["suites"][0]["boards"]
     assert sorted(of_all["seeds"]) == ["0", "1", "2"] and not of_one["seeds"]
     assert of_all["seeds"]["1"] == of_one["page"]["tables"][0]["columns"]
+
+
+def test_the_numbers_of_one_seed_stand_in_the_rows_of_all_seeds(tmp_path):
+    """Of one seed the order may be another, and a method may be missing."""
+    for method, values in {"fedra": (0.9, 0.1), "depthfl": (0.5, 0.6), "allsmall": (0.3,)}.items():
+        for seed, value in enumerate(values):
+            evaluation = eval_rows({12: {"a": value, "b": value}})
+            write_cell(tmp_path / "results" / "s", method, seed, evaluation=evaluation)
+    (board,) = data_of(written(tmp_path))["suites"][0]["boards"]
+    averages = {c["title"]: c["cells"] for c in board["seeds"]["1"]}["average"]
+    assert dict(zip((row["label"] for row in board["rows"]), averages, strict=True)) == {
+        "depthfl": "60.0",
+        "fedra": "10.0",
+        "allsmall": "",
+    }
+
+
+def test_bars_of_mean_ranks_end_where_the_ranks_are_drawn():
+    means = {"a": 7 / 3, "b": 2.5, "c": 25 / 6}
+    standing = SimpleNamespace(methods=[*means], mean_ranks=means, groups={}, cd=2.0, ranks=range(6), crossing={})
+    found = _diagram(standing)
+    assert found["bars"] == [[found["ranks"]["a"], found["ranks"]["c"]]] and not found["crossing"]
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
+def test_what_is_sorted_is_the_score_and_not_the_letters_of_its_group():
+    shown = {"79.4 h": 79.4, "76.7 kl": 76.7, "1.18 MB": 1.18e6, "5.21 kJ": 5210, "12,345": 12345, "8/12/9": 8}
+    shown |= {"3 min 05 s": 185, "2 h 07 min": 7620, "8.20 s": 8.2, "81.5–92.6": 81.5, "–": None}
+    script = next(file for file in ASSETS if file.name == "numbers.js").read_text()
+    asked = f"{script}\nconsole.log(JSON.stringify({json.dumps([*shown])}.map(worth)));"
+    done = subprocess.run(["node", "-e", asked], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == [*shown.values()]
 
 
 def test_cells_without_a_result_and_configurations_are_all_there(results):

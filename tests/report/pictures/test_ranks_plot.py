@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from command import fedbench
 from factories import eval_rows, write_cell
@@ -44,7 +46,10 @@ def test_every_ranked_method_has_a_line_with_its_rank_and_letters(tmp_path):
 def test_without_letters_it_says_so_and_needs_five_scenarios(tmp_path):
     with pytest.raises(UserError, match="takes two methods and five scenarios"):
         diagram(standing(tmp_path, 4, 1))
-    assert NO_LETTERS in diagram(standing(tmp_path / "five", 5, 1)).get_supxlabel()
+    five = standing(tmp_path / "five", 5, 1)
+    assert NO_LETTERS[False] in diagram(five).get_supxlabel()
+    crossed = replace(five, crossing={("fedra", "depthfl"): ("s0", "s1")})
+    assert NO_LETTERS[True] in diagram(crossed).get_supxlabel()
 
 
 def test_bars_join_the_longest_runs_within_the_critical_difference():
@@ -57,3 +62,15 @@ def test_the_command_writes_one_picture_a_suite(tmp_path):
     standing(tmp_path, 5, 1)
     done = fedbench("plot", "ranks", "s", "--format", "svg", cwd=tmp_path)
     assert (done.exit_code, done.output) == (0, "plots/s-ranks.svg\n")
+
+
+def test_several_suites_are_several_files_also_under_a_given_name(tmp_path):
+    for suite in ("one", "two"):
+        for i in range(5):
+            for method, value in (("fedra", 0.8), ("depthfl", 0.6)):
+                rows = eval_rows({12: {"a": value, "b": value}})
+                write_cell(tmp_path / suite, method, scenario=f"s{i}", evaluation=rows)
+    done = fedbench("plot", "ranks", "one", "two", "-o", "ranks.svg", cwd=tmp_path)
+    assert done.exit_code == 0, done.output
+    assert done.stdout.split() == ["ranks-one.svg", "ranks-two.svg"]
+    assert all((tmp_path / name).is_file() for name in done.stdout.split())

@@ -21,7 +21,6 @@ const clipped = (text, width) => {
   const tail = Math.floor((width - 1) / 2);
   return letters.slice(0, width - 1 - tail).join("") + "…" + letters.slice(letters.length - tail).join("");
 };
-const counted = (n, noun) => `${n.toLocaleString("en")} ${noun}${n === 1 ? "" : noun.endswith?.("s") ? "es" : "s"}`;
 const hidden = (text) => el("span", { class: "away" }, text);
 
 // `open` is drawn only when it is opened.

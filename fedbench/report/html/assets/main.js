@@ -3,9 +3,7 @@ const FIRST = 24; // leaderboards that are drawn at once; more when asked for
 const main = document.getElementById("results");
 let drawnBoards = FIRST, drawnWidth = 0;
 
-const acrossMethods = (page) => page && pageOf(page, {
-  choose: () => undefined, label: page.title,
-});
+const acrossMethods = (page) => page && pageOf(page, { label: page.title });
 const suiteSection = (suite, index, width, budget) => {
   const boards = suite.boards.filter(shownBoard);
   if (!boards.length) return null;

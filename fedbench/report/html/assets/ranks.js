@@ -33,6 +33,7 @@ const diagram = (found, W) => {
   return figure(`Mean ranks over ${found.scenarios} scenarios`, picture(W, H, text, ...parts), {
     note: "Thick lines join methods within Nemenyi's critical difference (CD), which depends on the pool of methods. " +
       (Object.keys(found.groups).length ? "Letters: methods that share one are not significantly different by paired tests; they decide, the lines do not."
-        : "Seeds and scenarios are too few for paired tests: nothing is concluded about two methods."),
+        : found.crossing ? "No letters: which of two methods is better depends on the scenario."
+          : "Seeds and scenarios are too few for paired tests: nothing is concluded about two methods."),
   });
 };

@@ -1,5 +1,5 @@
 // Tables of shown cells, as the terminal has them: real tables, whose columns put their rows in order.
-const PARTS = ["gap", "cost", "budget"];
+const PARTS = ["gap", "cost"];
 
 const cellOf = (tag, cell, attributes) => {
   const [text, spread] = Array.isArray(cell) ? cell : [cell, ""];
@@ -54,7 +54,7 @@ const sortedAlone = (table, options = {}) => {
   let sort = null;
   const draw = () => {
     const held = place.contains(document.activeElement) ? document.activeElement.textContent : null;
-    place.replaceChildren(drawTable(table, { ...options, rows: options.choose ? options.choose() : undefined, sort, sorted: (column) => {
+    place.replaceChildren(drawTable(table, { ...options, sort, sorted: (column) => {
       sort = next(sort, column);
       draw();
     } }));
@@ -75,7 +75,7 @@ const pageOf = (page, options = {}) => [
   page.tables.map((table) => [
     options.plainly ? drawTable(table, options) : sortedAlone(table, options),
   ]),
-  options.noTake ? null : take(page.key),
+  take(page.key),
   list(page.remarks),
   list(page.notes, "warn"),
 ];
