@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas
 import torch
@@ -56,7 +56,7 @@ def families() -> dict[str, str]:
 
 
 def overview() -> Figure:
-    """Who trains which layers in one round, and accuracy against bytes of every method on the ViT."""
+    """Who trains which layers in one round, and accuracy against bytes on the real vision transformer."""
     figure = Figure(figsize=(9.2, 4.2), layout="constrained", **STYLE)
     left, right = figure.subfigures(1, 2, width_ratios=[1.0, 1.5])
     left.suptitle("Which layers six clients train in a round", fontsize=10)
@@ -76,8 +76,8 @@ def overview() -> Figure:
         ax.tick_params(which="both", length=0)
         ax.spines[:].set_visible(False)
     axes[1].set_xticks([0, 5, 11], ["layer 1", "layer 6", "layer 12"], fontsize=8)
-    right.suptitle("Accuracy against bytes sent (ViT)", fontsize=10)
-    _pareto(right.subplots(), "micro_vit", legend="lower left")
+    right.suptitle("Accuracy against bytes sent (DINOv2's ViT-S on emoji)", fontsize=10)
+    _pareto(right.subplots(), REAL, "dinov2_s", legend="lower right")
     return figure
 
 
@@ -86,7 +86,7 @@ def field() -> Figure:
     figure = Figure(figsize=(10.4, 4.6), layout="constrained", **STYLE)
     axes = figure.subplots(1, 2, sharey=True)
     for ax, (backbone, title) in zip(axes, BACKBONES.items(), strict=True):
-        _pareto(ax, backbone, legend="lower left" if backbone == "micro_mixer" else None)
+        _pareto(ax, ALL_METHODS, backbone, legend="lower left" if backbone == "micro_mixer" else None)
         ax.set_title(title, fontsize=10)
     axes[1].set_ylabel("")
     return figure
@@ -96,29 +96,45 @@ def field() -> Figure:
 UNNAMED = {"lora_fair", "fedex_lora", "packed", "hetlora", "raflora", "fed_plora", "fedrod", "fedvz"}
 
 
-def _pareto(ax: Axes, backbone: str, legend: str | None) -> None:
+class Plane(NamedTuple):
+    """Accuracy against bytes: of which suite, the unit and ticks of its bytes, its axes' ends, and its rounds."""
+
+    suite: str
+    unit: tuple[float, str]
+    ticks: Sequence[float]
+    across: tuple[float, float]
+    up: tuple[float, float]
+    rounds: int
+    seeds: int
+
+
+ALL_METHODS = Plane("field_tuned", (1e6, "MB"), (20, 50, 100, 200), (20, 380), (0, 100), 12, 5)
+REAL = Plane("real_tuned", (1e9, "GB"), (0.5, 1, 2), (0.4, 3.2), (0, 60), 100, 6)
+
+
+def _pareto(ax: Axes, plane: Plane, backbone: str, legend: str | None) -> None:
     """Mean accuracy against the bytes of the run, of all methods that send any; bars are standard deviations."""
-    frame = compared("field_tuned", "pareto", "bytes")
-    frame = frame[(frame.backbone == backbone) & (frame.spent > 0)]
+    size, unit = plane.unit
+    frame = compared(plane.suite, "pareto", "bytes")
+    frame = frame[(frame.backbone == backbone) & (frame.spent > size / 100)]
     frame = frame[~frame.method.str.contains("/")]
     family = families()
     for name, colour in COLOURS.items():
         some = frame[frame.method.map(family) == name]
         style = {"marker": "s" if name == "Bound or control" else "o", "markersize": 5, "linestyle": "none"}
         bars = {"color": colour, "elinewidth": 0.8, "label": name if len(some) else None}
-        ax.errorbar(some.spent / 1e6, 100 * some["mean"], 100 * some["std"], **style, **bars)
+        ax.errorbar(some.spent / size, 100 * some["mean"], 100 * some["std"], **style, **bars)
     ax.set_xscale("log")
-    ticks = [20, 50, 100, 200]
-    ax.set_xticks(ticks, [str(tick) for tick in ticks])
-    ax.set_xlim(20, 380)
-    ax.set_ylim(0, 100)
+    ax.set_xticks(plane.ticks, [f"{tick:g}" for tick in plane.ticks])
+    ax.set_xlim(*plane.across)
+    ax.set_ylim(*plane.up)
     ax.minorticks_off()
-    ax.set_xlabel("MB that all six clients send and receive in 12 rounds", fontsize=8.5)
-    ax.set_ylabel("accuracy, % (mean and sd of 5 seeds)", fontsize=8.5)
+    ax.set_xlabel(f"{unit} that all six clients send and receive in {plane.rounds} rounds", fontsize=8.5)
+    ax.set_ylabel(f"accuracy, % (mean and sd of {plane.seeds} seeds)", fontsize=8.5)
     _plain(ax)
     if legend:
         ax.legend(fontsize=7.5, loc=legend, frameon=False)
-    _named(ax, dict(zip(frame.method, zip(frame.spent / 1e6, 100 * frame["mean"], strict=True), strict=True)))
+    _named(ax, dict(zip(frame.method, zip(frame.spent / size, 100 * frame["mean"], strict=True), strict=True)))
 
 
 def _named(ax: Axes, marks: dict[str, tuple[float, float]]) -> None:

@@ -238,8 +238,11 @@ def _show(
     """Print a view; "" for leaderboards. asked: the arguments of `fedbench.report.views.by_name.chosen`."""
     from fedbench.report import frames
     from fedbench.report.views import by_name
+    from fedbench.report.views.costs import read_target
     from fedbench.report.views.tuning import undecided
 
+    if kind == "reach":
+        read_target(asked["reach"], asked["metric"])  # before a path that stands in its place is looked for
     chosen = partial(select, scenarios=scenarios, methods=methods, variants=variants, seeds=seeds)
     wanted: dict[str, Any] = {"sort": sort, "columns": columns}
     tell = partial(put, form=form)

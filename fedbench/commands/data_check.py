@@ -27,6 +27,7 @@ from fedbench.suite import reference
 from fedbench.types import Dataset, Images, Splits
 
 BUILT_IN = "needs nothing"
+LOCATIONS = ("root", "hub", "path")  # options that say where data of one's own are
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,7 @@ def entries(registry: Registry, among: Mapping[str, Component] | None = None) ->
     found = []
     for name, component in (registry.catalogue.components["dataset"] if among is None else among).items():
         needs = ", ".join(option for option, default in component.options.items() if default == REQUIRED)
+        needs = needs or " or ".join(option for option in LOCATIONS if option in component.options)
         known = KnownDataset(name, component.summary, f"needs {needs}" if needs else BUILT_IN, None)
         if source := component.source:
             root = source.place(name)
@@ -92,7 +94,7 @@ class DatasetFolder:
         self.registry, self.name = registry, name
         known = registry.catalogue.components["dataset"].get(name)
         if known and known.options.get("root") == REQUIRED and "root" not in options:
-            raise UserError(f"{name} lies where you say it does: give --root PATH")
+            raise UserError(f"{name} is data of your own: say where they are with --root PATH")
         self.ref = reference(registry.catalogue, "dataset", {"name": name, **options}, "fedbench data")
         self.source = registry.catalogue.find("dataset", name).source
         self.skips = self.ref.get("unreadable") == "skip"

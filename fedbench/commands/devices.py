@@ -112,7 +112,8 @@ def _suite_file(given: str) -> str:
         return found(given)
     except UnknownName as error:
         near = [*error.near, *nearest(given, SHIPPED, most=2)]
-        raise UnknownName(f"{given}: no device, no shipped suite and no file is called so", near) from None
+        named = f"{given}: no device, shipped suite or file has this name; `fedbench devices` lists devices"
+        raise UnknownName(named, near) from None
 
 
 def measured(backbone: str, timeout: float | None) -> str:

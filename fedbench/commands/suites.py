@@ -44,13 +44,15 @@ def list_(form: str) -> None:
     fedbench suites list
     fedbench suites list --format csv
     """
+    from fedbench.commands.data_check import LOCATIONS
     from fedbench.report.views import lists
 
     catalogue, known = Registry().catalogue, listed()
     here = {}
     for data in {one for facts in known.values() for one in facts["data"]}:
-        source = catalogue.find("dataset", data).source
-        here[data] = source.status(source.place(data)) if source else "built in"
+        component = catalogue.find("dataset", data)
+        own = "your own" if any(option in component.options for option in LOCATIONS) else "built in"
+        here[data] = source.status(source.place(data)) if (source := component.source) else own
     put(lists.suites(known, here), form)
 
 

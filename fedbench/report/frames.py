@@ -13,7 +13,7 @@ import pandas
 from fedbench.errors import UserError
 from fedbench.report.grouping import Place
 from fedbench.results.scores import HIGHER, LOWER, higher_is_better, is_fraction, measure
-from fedbench.words import human_bytes, human_flops, human_joules, lasting, meant, roughly, shortened, three_digits
+from fedbench.words import human_bytes, human_flops, human_joules, lasting, meant, roughly, three_digits
 
 PLACE = Place._fields  # the columns that say which leaderboard a row belongs to
 DASH = "–"
@@ -354,8 +354,9 @@ def column_of(found: pandas.DataFrame, name: str) -> str:
     for other, column in others.items():
         if bare == _bare(other) and column in titles:
             return column
-    shown = [titles[column] for column in found.columns if column not in found.attrs["by"]]
-    hint = meant(name, [*shown, *others], f"there are: {shortened(shown, 30)}")
+    usual = {column: other for other, column in reversed(others.items()) if other != metric}
+    shown = [usual.get(c, c) for c in titles if c not in (*found.attrs["by"], *WITH) and format_of(found, c).part]
+    hint = meant(name, [*shown, *titles.values(), *others], f"there are: {', '.join(shown)}")
     raise UserError(f"no column is called '{name}' here; {hint}")
 
 

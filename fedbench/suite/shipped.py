@@ -58,7 +58,7 @@ def found(given: str) -> str:
         return given  # reading it says what is wrong
     near = _meant(given, known)
     more = "" if near else "; `fedbench suites list` has those that ship with fedbench"
-    raise UnknownName(f"{given}: there is no such file, and no shipped suite is called so{more}", near)
+    raise UnknownName(f"{given}: no file and no shipped suite has this name{more}", near)
 
 
 def timeout_in(suite: str, text: str | None = None) -> float | None:

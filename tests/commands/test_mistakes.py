@@ -100,7 +100,10 @@ def test_a_folder_in_place_of_a_suite(tmp_path):
 
 
 def test_a_data_set_of_one_s_own_without_its_place(tmp_path):
-    refused(fedbench("data", "check", "text_table", cwd=tmp_path), "text_table lies where you say it does: give --root")
+    refused(
+        fedbench("data", "check", "text_table", cwd=tmp_path),
+        "text_table is data of your own: say where they are with --root",
+    )
 
 
 def test_a_results_folder_below_a_file(tmp_path):
@@ -214,7 +217,7 @@ def test_a_path_that_the_system_refuses(tmp_path, words):
     done = fedbench(*words, cwd=tmp_path)
     assert done.exit_code == 2, done.output
     said = done.output.replace("\n", " ")
-    assert "xxx" in said and ("name too long" in said or "there is no such file" in said)
+    assert "xxx" in said and ("name too long" in said or "no file and no shipped suite" in said)
 
 
 def test_an_unknown_component_or_kind(tmp_path):

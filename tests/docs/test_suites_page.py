@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
+from command import fedbench
 from pages import PAGES, ROOT, blocks, in_code, place, prose
 
 from fedbench.suite import client_keys, keys, load
@@ -65,4 +68,6 @@ def test_the_grid_of_the_first_suite_is_counted_rightly(examples, tmp_path):
     first = blocks(ROOT / "docs/suites.md", "yaml")[0]
     (tmp_path / "suite.yaml").write_text(first.text)
     count = len(load(tmp_path / "suite.yaml", examples.catalogue).points())
-    assert f"are {count} cells" in prose(ROOT / "docs/suites.md")
+    said = re.search(rf"are {count} names of (\d+) ", prose(ROOT / "docs/suites.md"))
+    planned = fedbench("plan", "suite.yaml", cwd=tmp_path).output
+    assert said and f"{said[1]} cells under {count} names" in " ".join(planned.split())

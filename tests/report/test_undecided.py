@@ -49,9 +49,9 @@ def test_what_reports_is_shown_and_what_is_only_tuned_is_told_below_it(folder):
     write_cell(folder / "r" / "s", "fedra", evaluation=eval_rows({12: {"a": 0.5}}))
     done = fedbench("compare", "r", cwd=folder)
     assert "fedra" in done.stdout and "depthfl" not in done.stdout
-    assert done.stderr.startswith("Only candidates so far, 0 of 2 tried, of s · mixed · depthfl;")
+    assert done.stderr.startswith("Not begun: s · mixed · depthfl.")
     assert fedbench("report", "r", cwd=folder).exit_code == 0
-    assert '"lacks":"Only candidates so far, 0 of 2 tried' in (folder / "report.html").read_text()
+    assert '"lacks":"Not begun: s' in (folder / "report.html").read_text()
 
 
 def test_no_page_is_written_of_candidates_alone(folder):

@@ -288,7 +288,7 @@ def read_target(text: str, metric: str) -> float:
         value = value / 100 if value > 1 or (found and found[2]) else value
         wrong, right = not 0 < value <= 1, "a score such as 80%"
     if wrong:
-        raise UserError(f"reach {text}: not {right}, which is what {metric} can reach")
+        raise UserError(f"reach {text}: not {right}, which is what {metric} can reach. Write reach SCORE PATH")
     return value
 
 

@@ -147,7 +147,7 @@ def notes_of(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         reasons = {f"{row['names'][0][1]}: {row['unknown' if key == 'failed' else key]}" for row in given}
         found += [f"{mark}: {reason}" for reason in sorted(reasons)]
     if any(len(row["names"]) > 1 for row in rows):
-        found.append("(+1): another name of the same cell, which runs once.")
+        found.append("(+N): N other names of the same cell, which runs once.")
     found.append("FLOPs are the clients' training; evaluation is not in them.")
     fewest: dict[str, int] = {}
     for row in rows:

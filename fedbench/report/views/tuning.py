@@ -344,6 +344,7 @@ def undecided(found: Loaded, paths: Sequence[str | Path], boards: bool = True) -
         who = _methods(names[True])
         told.append(f"No stable candidate, and so no result: {who}; `fedbench compare tuning` shows why.")
     if names[False]:
-        tried = f"{sum(cells.values())} of {len(cells)} tried, of {_methods(names[False])}"
-        told.append(f"Only candidates so far, {tried}; `fedbench compare tuning` shows them.")
+        done, who = sum(cells.values()), _methods(names[False])
+        tried = f"Only candidates so far, {done} of {len(cells)} tried, of {who}; `fedbench compare tuning` shows them."
+        told.append(tried if done else f"Not begun: {who}.")
     return "\n".join(told)
