@@ -26,6 +26,7 @@ from fedbench.simulation.simulation import Config, Simulation, source_of
 from fedbench.types import GLOBAL, MIXED, Clients, Cohort, Images, Job, Plan, Splits, Texts, Uploads
 
 TIMES = ("node_seconds", "train_seconds", "cpu_seconds")  # as a node measures them
+FORGETS = "its node lacks the cell, which it was sent again"
 
 
 @dataclass(frozen=True)
@@ -51,8 +52,12 @@ class Nodes(Protocol):
     def meet(self, cell: Deployed) -> None:
         """Wait for the nodes of all clients of a cell. Raises where they do not come."""
 
-    def exchange(self, messages: Mapping[int, bytes], t: int) -> Mapping[int, Reply]:
-        """Send a message to each of some nodes, and wait for their answers. Raises where too few answer."""
+    def exchange(self, messages: Mapping[int, bytes], t: int, others: Sequence[bool] = ()) -> Mapping[int, Reply]:
+        """Send a message to each of some nodes, and wait for their answers.
+
+        others: of the round's other nodes, which have been asked before, whether each has answered. Raises where too
+        few nodes of the round have answered.
+        """
 
 
 class Deployed(Simulation):
@@ -147,13 +152,16 @@ class Deployed(Simulation):
         if forgot := [client for client, reply in replies.items() if reply.facts.get("lacks")]:
             for client in forgot:  # its node began again, or lost its disk: once more, with everything
                 self.known.pop(client, None)
-                outbox[client] = message(cohort.ids.index(client))
-            replies |= self._exchanged({client: outbox[client] for client in forgot}, job.t)
-        finite = {client for client, reply in replies.items() if reply.tensors and _is_finite(reply.tensors)}
+                outbox[client] = message(cohort.ids.index(client)).after(outbox[client])
+            others = [reply.size > 0 for client, reply in replies.items() if client not in forgot]
+            replies |= self._exchanged({client: outbox[client] for client in forgot}, job.t, others)
+        idle = {client for client, steps in zip(cohort.ids, cohort.steps.tolist(), strict=True) if not steps}
+        sound = {client for client, reply in replies.items() if reply.is_finite(has_loss=client not in idle)}
+        trained = sound - idle  # where none is left, it is the method that diverges
         for n, client in enumerate(cohort.ids):
             sent, reply = outbox[client], replies[client]
-            outcome = reply.lost
-            if not outcome and finite and client not in finite:  # of all nodes it would be the method that diverges
+            outcome = reply.lost or (FORGETS if reply.facts.get("lacks") else "")
+            if not outcome and trained and client not in sound:
                 outcome = NOT_FINITE
             if not outcome:
                 try:
@@ -176,7 +184,8 @@ class Deployed(Simulation):
             hashes = facts["hashes"] = {name: self._hash(name, value) for name, value in weights.items()}
         known = self.known.get(client, ())
         tensors |= {wire.FROZEN + name: w for name, w in weights.items() if hashes.get(name, "") not in known}
-        return Sent(wire.packed(facts, tensors), wire.payload(tensors), frozenset(hashes.values()))
+        content = wire.packed(facts, tensors)
+        return Sent(content, len(content), wire.payload(tensors), frozenset(hashes.values()))
 
     def _hash(self, name: str, value: Tensor) -> str:
         version, found = self.hashes.get(name, (-1, ""))
@@ -184,9 +193,9 @@ class Deployed(Simulation):
             version, found = self.hashes[name] = value._version, wire.content_hash(name, value)
         return found
 
-    def _exchanged(self, outbox: Mapping[int, Sent], t: int) -> dict[int, Answer]:
-        """What the nodes of these clients answer. Raises UserError where one refuses the cell."""
-        replies = self.nodes.exchange({client: sent.content for client, sent in outbox.items()}, t)
+    def _exchanged(self, outbox: Mapping[int, Sent], t: int, others: Sequence[bool] = ()) -> dict[int, Answer]:
+        """What nodes answer, see `Nodes.exchange`. Raises UserError where one refuses the cell."""
+        replies = self.nodes.exchange({client: sent.content for client, sent in outbox.items()}, t, others)
         answers = {client: Answer.of(replies.get(client, Reply(lost="no answer"))) for client in outbox}
         for client, answer in answers.items():
             if why := answer.facts.get("refused"):
@@ -199,13 +208,19 @@ class Sent:
     """A message to a node.
 
     Attributes:
-        payload: bytes of its tensors.
+        size: bytes of it, and of one before it that the node could not use.
+        payload: bytes of the tensors of these.
         hashes: of the frozen weights that its node has then.
     """
 
     content: bytes
+    size: int
     payload: int
     hashes: frozenset[str]
+
+    def after(self, first: Sent) -> Sent:
+        """The same, sent after another one."""
+        return replace(self, size=self.size + first.size, payload=self.payload + first.payload)
 
 
 @dataclass(frozen=True)
@@ -230,11 +245,18 @@ class Answer:
             return cls({}, {}, reply.lost, 0, reply.seconds)
         try:
             facts, tensors = wire.unpacked(reply.content)
+            if odd := [name for name, value in tensors.items() if value.dtype not in wire.TYPES]:
+                raise wire.Malformed(f"{odd[0]} has the type {tensors[odd[0]].dtype}")
             times = {name: float(facts.get(name, 0.0)) for name in TIMES}
         except (wire.Malformed, TypeError, ValueError) as error:
             return cls({}, {}, f"malformed: {error}", len(reply.content), reply.seconds)
         lost = f"its node failed: {facts['error']}" if "error" in facts else ""
         return cls({**facts, **times}, tensors, lost, len(reply.content), reply.seconds)
+
+    def is_finite(self, has_loss: bool) -> bool:
+        """Whether it has tensors, and numbers alone in them. has_loss: whether the loss must be one too."""
+        own = [value for name, value in self.tensors.items() if has_loss or name != "loss"]
+        return bool(self.tensors) and all(bool(value.isfinite().all()) for value in own if value.numel())
 
 
 def _row(sent: Sent, answer: Answer, outcome: str) -> dict[str, Any]:
@@ -243,11 +265,7 @@ def _row(sent: Sent, answer: Answer, outcome: str) -> dict[str, Any]:
     if answer.size:
         row |= {"bytes_up": wire.payload(answer.tensors), "message_up": answer.size, "round_trip": answer.seconds}
         row |= {name: answer.facts.get(name) for name in TIMES}
-    return {"outcome": outcome or "arrived", "bytes_down": sent.payload, "message_down": len(sent.content), **row}
-
-
-def _is_finite(tensors: wire.Tensors) -> bool:
-    return all(bool(value.isfinite().all()) for value in tensors.values() if value.numel())
+    return {"outcome": outcome or "arrived", "bytes_down": sent.payload, "message_down": sent.size, **row}
 
 
 def _why(family: str, personal: bool) -> str:

@@ -24,8 +24,9 @@ from fedbench.disk import write_atomically
 from fedbench.errors import UserError
 from fedbench.processes import process_tree
 
-PORT = 9092  # of a SuperLink, unless another is said
 OPENS, ENDS = 60.0, 5.0  # seconds that a SuperLink has to open its port, and a process to end
+AT_ONCE = 4  # processes that register nodes, of 100 MB each
+KNOWN = "Public key already in use"  # what Flower says of a node that is registered
 QUIET = {  # it sends usage statistics and looks for updates unless it is told not to, and looks for work every 3 s
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
@@ -161,7 +162,8 @@ class Federation(Processes):
         secure = {"certfile": CERTIFICATE, "keyfile": KEY, "ca-certfile": AUTHORITY}
         self.start(
             "superlink",
-            *("flower-superlink", "--host", facts["host"], "--port", str(facts["port"])),
+            *(sys.executable, "-P", "-m", "fedbench.deployment.app.superlink"),
+            *("--host", facts["host"], "--port", str(facts["port"])),
             *(part for name, file in secure.items() for part in (f"--ssl-{name}", str(self.folder / file))),
             *(("--database", str(self.folder / "link.db")) if lasting else ()),
             "--enable-supernode-auth",
@@ -170,7 +172,6 @@ class Federation(Processes):
         self.wait_for_link()
         if missing := [n for n in range(facts["clients"]) if n not in facts["registered"]]:
             self.register(missing)
-            self._write({**facts, "registered": sorted({*facts["registered"], *missing})})
 
     def wait_for_link(self) -> None:
         """Wait until the SuperLink's port is open. Raises UserError where it never is."""
@@ -186,13 +187,17 @@ class Federation(Processes):
         raise UserError(f"the SuperLink does not open {here}:{port}: {last_line(self.log('superlink'))}")
 
     def register(self, clients: Sequence[int]) -> None:
-        """Let the nodes of these clients in, by the names of their keys."""
+        """Let the nodes of these clients in, by the names of their keys. What is broken off can be repeated."""
         self._connect()
-        asked = [
-            self._flwr("supernode", "register", f"{self.key(n)}.pub", "here", "--name", f"{NAME}{n}") for n in clients
-        ]
-        for one in asked:
-            self._done("supernode register", one)
+        for first in range(0, len(clients), AT_ONCE):
+            asked = {
+                n: self._flwr("supernode", "register", f"{self.key(n)}.pub", "here", "--name", f"{NAME}{n}")
+                for n in clients[first : first + AT_ONCE]
+            }
+            for n, one in asked.items():
+                self._done("supernode register", one, KNOWN)
+                facts = self.facts
+                self._write({**facts, "registered": sorted({*facts["registered"], n})})
 
     def submit(self, door: Path) -> None:
         """Start the relay of a cell, which knocks at a door."""
@@ -213,9 +218,10 @@ class Federation(Processes):
         pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
         return subprocess.Popen(words, env=self.environment("cli"), **pipes)
 
-    def _done(self, what: str, one: subprocess.Popen) -> None:
+    def _done(self, what: str, one: subprocess.Popen, fine: str | None = None) -> None:
+        """Wait for a command. Raises UserError where it fails, unless it prints `fine`."""
         said = str(one.communicate()[0])
-        if one.returncode or '"success": false' in said:
+        if (one.returncode or '"success": false' in said) and not (fine and fine in said):
             raise UserError(f"flwr {what}: {said.strip()[-500:] or one.returncode}")
 
 

@@ -59,9 +59,9 @@ class OnFlower(ABC):
         self.nodes = self.stack.enter_context(connected(federation, Patience(**self.given["patience"])))
         self.nodes.meet(clients)
 
-    def exchange(self, messages: Mapping[int, bytes], t: int) -> Mapping[int, Reply]:
+    def exchange(self, messages: Mapping[int, bytes], t: int, others: Sequence[bool] = ()) -> Mapping[int, Reply]:
         """See `deployed.Nodes`."""
-        return self.nodes.exchange(messages, t)
+        return self.nodes.exchange(messages, t, others)
 
     def close(self) -> None:
         """End all that was started."""
@@ -103,10 +103,10 @@ class Loopback(OnFlower):
         address, door = f"127.0.0.1:{federation.facts['port']}", federation.folder / f"door{client}"
         start_node(federation, f"node{client}", address, federation.authority, federation.key(client), door)
 
-    def exchange(self, messages: Mapping[int, bytes], t: int) -> Mapping[int, Reply]:
+    def exchange(self, messages: Mapping[int, bytes], t: int, others: Sequence[bool] = ()) -> Mapping[int, Reply]:
         """See `deployed.Nodes`. Where the cell is stopped, what Flower's programs said last is in its output."""
         try:
-            return super().exchange(messages, t)
+            return super().exchange(messages, t, others)
         except Stopped:
             for log in sorted((self.federation.folder / "logs").glob("*.log")):
                 print(f"{log.name}:\n{log.read_text(errors='replace')[-1000:]}")

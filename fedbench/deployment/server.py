@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import socket
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,21 +52,28 @@ class FlowerNodes:
             who = shortened([str(client) for client in sorted(missing)], 5)
             raise Stopped(f"no node for client {who} within {self.patience.start:g} s; the next run tries again")
 
-    def exchange(self, messages: Mapping[int, bytes], t: int) -> dict[int, Reply]:
-        """Send each client its message, and wait for the answers. Raises Stopped where too few come, or where the
-        SuperLink is gone."""
+    def exchange(self, messages: Mapping[int, bytes], t: int, others: Sequence[bool] = ()) -> dict[int, Reply]:
+        """Send each client its message, and wait for the answers.
+
+        Args:
+            messages: By client.
+            t: The round, from 0.
+            others: Of the round's other nodes, which are asked nothing now, whether each has answered.
+
+        Raises:
+            Stopped: Where too few of the round's nodes have answered, or where the SuperLink is gone.
+        """
         absent = self._wait(set(messages) - self.missed, self.patience.back)
         self.missed |= absent
         self._look()
         replies = {client: Reply(lost=GONE) for client in messages if client not in self.node_of}
         sent = {client: content for client, content in messages.items() if client in self.node_of}
         replies |= self._answers(sent) if sent else {}
-        arrived = sum(reply.content is not None for reply in replies.values())
-        if arrived < max(1, math.ceil(self.patience.least * len(messages))) and messages:
+        arrived = [*others, *(reply.content is not None for reply in replies.values())]
+        if sum(arrived) < max(1, math.ceil(self.patience.least * len(arrived))) and messages:
             why = "; ".join(dict.fromkeys(reply.lost for reply in replies.values() if reply.lost))
-            raise Stopped(
-                f"{arrived} of {len(messages)} nodes answered in round {t + 1} ({why}); the next run resumes the cell"
-            )
+            share = f"{sum(arrived)} of {len(arrived)}"
+            raise Stopped(f"{share} nodes answered in round {t + 1} ({why}); the next run resumes the cell")
         return replies
 
     def _answers(self, messages: Mapping[int, bytes]) -> dict[int, Reply]:

@@ -24,6 +24,10 @@ Tensors = Mapping[str, Tensor]
 # What the names of tensors begin with.
 START, CODED, FROZEN, LINEAR, PLAN = "start:", "coded:", "frozen:", "linear:", "plan:"
 OF_TERMS = ("terms", "trained_terms")  # fields of a plan
+TYPES = frozenset(  # of tensors that may come back; not all others can be tested for non-finite values
+    (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+    + (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
+)
 
 
 class Malformed(ValueError):
@@ -266,7 +270,7 @@ class Inbox:
             if n in (senders := self.senders[place]):
                 row, mask = self.rows[place][senders.index(n)], self.masks.get(place)
                 due[place] = row, ... if mask is None else mask[senders.index(n)].expand_as(row)
-        if "loss" not in tensors or tensors["loss"].shape != (1,):
+        if "loss" not in tensors or tensors["loss"].shape != (1,) or not tensors["loss"].is_floating_point():
             raise Malformed("it has no loss")
         sent = {name: value for name, value in tensors.items() if name != "loss"}
         own = {place: row[at].cpu() for place, (row, at) in due.items()}

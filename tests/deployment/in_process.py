@@ -17,6 +17,7 @@ class Here:
 
     def __init__(self, folder, spoil=lambda t, client, content: content, plugins=(str(TINY),)):
         self.folder, self.spoil, self.plugins, self.nodes, self.messages = folder, spoil, plugins, {}, []
+        self.others = []
 
     def node(self, client):
         if client not in self.nodes:
@@ -28,7 +29,8 @@ class Here:
         for client in range(len(cell.federation.clients)):
             cell.deal(client, self.node(client).examples)
 
-    def exchange(self, messages, t):
+    def exchange(self, messages, t, others=()):
+        self.others += others
         self.messages += [(t, client, content) for client, content in messages.items()]
         answers = {client: self.spoil(t, client, self.node(client).answer(m)) for client, m in messages.items()}
         return {client: Reply(a, "" if a else "it is silent", 0.5) for client, a in answers.items()}

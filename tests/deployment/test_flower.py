@@ -1,5 +1,7 @@
 """Cells on real SuperNodes of this machine, with TLS and keys."""
 
+import http.client
+import ssl
 import time
 
 import psutil
@@ -7,7 +9,7 @@ import pytest
 from command import TINY, fedbench, write_suite
 
 from fedbench.deployment import wire
-from fedbench.deployment.federation import Federation, make_key
+from fedbench.deployment.federation import Federation, free_port, make_key
 from fedbench.deployment.loopback import Loopback
 from fedbench.deployment.node import Node
 from fedbench.deployment.server import GONE
@@ -31,7 +33,7 @@ def of_flower():
     found = {}
     for process in psutil.process_iter(["cmdline"]):
         words = " ".join(process.info["cmdline"] or ())
-        if "flower-super" in words or "flwr-" in words:
+        if any(part in words for part in ("flower-super", "flwr-", "deployment.app.superlink")):
             found[process.pid] = words
     return found
 
@@ -223,6 +225,31 @@ def test_a_node_whose_key_is_not_registered_is_not_let_in(federated, monkeypatch
 
     monkeypatch.setattr(Loopback, "start", other)
     assert "no node for client 1, 2 within" in federated.run(start=20.0)["reason"]
+
+
+@pytest.mark.slow
+def test_a_superlink_is_controlled_from_its_own_machine_and_registers_nodes_twice(tmp_path):
+    federation = Federation(tmp_path / "f")
+    federation.create(2, "127.0.0.1", free_port())
+    trusted = ssl.create_default_context(cafile=str(federation.authority))
+    protobuf = dict.fromkeys(("Content-Type", "Accept"), "application/protobuf")
+
+    def status(source, path, **headers):
+        near = {"context": trusted, "source_address": (source, 0)}
+        link = http.client.HTTPSConnection("127.0.0.1", federation.facts["port"], **near)
+        link.request("POST", path, b"", {**protobuf, **headers})
+        return link.getresponse().status
+
+    with federation:
+        federation.start_link(lasting=True)
+        asked = "/v1/control/list-nodes"
+        assert (status("127.0.0.1", asked), status("127.0.0.2", asked)) == (200, 403)
+        assert status("127.0.0.2", asked, **{"X-Forwarded-For": "127.0.0.1"}) == 403
+        assert status("127.0.0.2", "/v1/fleet/pull-messages") == 401
+        federation.stop("superlink")
+        federation._write({**federation.facts, "registered": []})
+        federation.start_link(lasting=True)
+        assert federation.facts["registered"] == [0, 1]
 
 
 @pytest.mark.slow

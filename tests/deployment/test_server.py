@@ -111,6 +111,16 @@ def test_a_round_with_too_few_answers_interrupts_the_cell(least, silent, goes_on
         found.exchange({0: b"a", 1: b"b"}, 2)
 
 
+@pytest.mark.parametrize(("others", "goes_on"), [([True, True], True), ([True, False], False)])
+def test_nodes_that_have_answered_before_count_towards_the_share(others, goes_on):
+    found, _ = nodes("client-2", silent=[1], patience=Patience(0.3, 0.3, 0.3, 0.5))
+    if goes_on:
+        assert replies(found.exchange({2: b"again"}, 1, others)) == {2: "no answer in time"}
+        return
+    with pytest.raises(Stopped, match="1 of 3 nodes answered in round 2"):
+        found.exchange({2: b"again"}, 1, others)
+
+
 def test_a_round_in_which_nobody_takes_part_asks_nobody():
     assert nodes()[0].exchange({}, 0) == {}
 

@@ -4,11 +4,12 @@ import re
 
 import pytest
 import torch
+from command import write_suite
 from deployment.in_process import Here, deployed, same, simulated
 from every_method import changed, tiny_cells
 
 from fedbench.deployment import wire as messages
-from fedbench.deployment.deployed import Deployed
+from fedbench.deployment.deployed import FORGETS, Deployed
 from fedbench.deployment.node import Examples
 from fedbench.errors import UserError
 from fedbench.runner.runner import load
@@ -154,9 +155,22 @@ def misshapen(content):
     return messages.packed(facts, {name: torch.stack([value, value]) for name, value in tensors.items()})
 
 
+def eight_bits(content):
+    """The answer with tensors of a type that torch cannot test for non-finite values."""
+    facts, tensors = messages.unpacked(content)
+    return messages.packed(facts, {name: value.to(torch.float8_e4m3fn) for name, value in tensors.items()})
+
+
 @pytest.mark.parametrize(
     ("spoil", "outcome"),
-    [(silent, "it is silent"), (nan, NOT_FINITE), (misshapen, "malformed"), (lambda content: b"x", "malformed")],
+    [
+        (silent, "it is silent"),
+        (nan, NOT_FINITE),
+        (misshapen, "malformed"),
+        (lambda content: b"x", "malformed"),
+        (eight_bits, "malformed: "),
+        (lambda content: messages.packed({"lacks": True}, {}), FORGETS),
+    ],
 )
 def test_an_answer_that_is_of_no_use_is_a_lost_one(cells, plugins, tmp_path, spoil, outcome):
     config = {**cells["plain", "fedra"], "engine": "sequential"}
@@ -194,8 +208,22 @@ def test_a_node_that_began_again_is_sent_everything_once_more(cells, plugins, tm
         return content
 
     nodes = Here(tmp_path, forget)
-    same(deployed(config, plugins, nodes), simulated(config, plugins))
-    assert [(t, client) for t, client, _ in nodes.messages].count((1, 1)) == 2
+    real = deployed(config, plugins, nodes)
+    same(real, simulated(config, plugins))
+    sizes = [len(content) for t, client, content in nodes.messages if (t, client) == (1, 1)]
+    row = real[1]["wire"][3]
+    assert (len(sizes), row["round"], row["client"], row["message_down"]) == (2, 2, 1, sum(sizes))
+    assert nodes.others == [True]  # the other node of the round had answered
+
+
+def test_the_answer_of_a_client_that_drops_out_before_its_first_step_is_sound(plugins, tmp_path):
+    """Its loss is NaN by definition, and in round 3 the other client's is not."""
+    sets = ["engine=sequential", "faults.dropout=0.6", "train.rounds=3"]
+    (cell,) = load(write_suite(tmp_path), plugins, sets=sets).points()
+    real, simulation = deployed(cell.config, plugins, Here(tmp_path)), simulated(cell.config, plugins)
+    same(real, simulation)
+    assert [row["steps"] for row in simulation[1]["rounds"][4:]] == [1, 0]
+    assert {row["outcome"] for row in real[1]["wire"]} == {"arrived"}
 
 
 def test_a_node_keeps_the_frozen_weights_of_its_last_cell_alone(cells, plugins, tmp_path):

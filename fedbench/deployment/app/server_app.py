@@ -25,6 +25,15 @@ def relay(grid: Grid, context: Context) -> None:
                 messages = [Message(record(one), node, "train", ttl=asked["seconds"]) for node, one in to]
                 put(there, {"ids": list(grid.push_messages(messages))})
             else:
-                replies = list(grid.pull_messages(asked["ids"]))
-                came = [[r.metadata.reply_to_message_id, r.error.reason if r.has_error() else ""] for r in replies]
-                put(there, {"came": came}, [b"" if r.has_error() else content(r) for r in replies])
+                replies = [(r.metadata.reply_to_message_id, *_read(r)) for r in grid.pull_messages(asked["ids"])]
+                put(there, {"came": [[id, error] for id, error, _ in replies]}, [found for *_, found in replies])
+
+
+def _read(reply: Message) -> tuple[str, bytes]:
+    """(why it failed, what it holds): a node may send anything, and the others' replies must arrive all the same."""
+    if reply.has_error():
+        return reply.error.reason or "it gave no reason", b""
+    try:
+        return "", content(reply)
+    except Exception as error:
+        return f"its reply is not a message of fedbench: {error!r}", b""
