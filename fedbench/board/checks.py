@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 from fedbench.board import plans
 from fedbench.board.entries import (
     RANKED,
-    WITHDRAWN,
     Board,
     Entry,
     Home,
@@ -23,11 +22,11 @@ from fedbench.board.entries import (
     found_in,
     hash_of_code,
     hash_of_rows,
+    named_rows,
     registered,
 )
-from fedbench.board.entries import rows_of as named_rows
-from fedbench.board.records import hash_of_claim, objections, read_record
-from fedbench.board.seeds import hidden_seeds, salt_of
+from fedbench.board.records import objections, read_record
+from fedbench.board.seeds import commit_of, hidden_seeds, salt_of
 from fedbench.errors import UserError
 from fedbench.registry.registry import Registry
 from fedbench.results import Result
@@ -41,7 +40,7 @@ from fedbench.suite.yaml import Mark
 from fedbench.types import NEXT_TOKEN
 from fedbench.words import shortened, shown
 
-CODE, CONTRACT, BOARD, SETTINGS, SEEDS, TUNING, CHOICE, HASH, MACHINE, LABELS, STATE = RULES = (
+CODE, CONTRACT, BOARD, SETTINGS, SEEDS, TUNING, CHOICE, HASH, MACHINE, LABELS, STATE = (
     "code", "contract", "board", "settings", "seeds", "tuning", "choice", "hash", "environment", "test labels", "state",
 )  # fmt: skip
 LOOSE = 0.005  # how far a score on every label may lie from chance, for answers that rounding decides
@@ -94,7 +93,7 @@ class Check:
             if row.version > version:
                 there = f"{name} has version {version}" if version else f"there is no board {name!r}"
                 self._say(BOARD, there, "boards", name)
-            elif row.version == version and row.state != WITHDRAWN:
+            elif self.home.has_current(self.entry, name):
                 with self._saying(SETTINGS, "boards", name):
                     self._row(self.home.boards[name], row)
         return self.found
@@ -137,10 +136,15 @@ class Check:
             text = f"{board.suite} has changed: version {board.version} is of another suite than {digest}"
             self.found.append(Fault(BOARD, board.mark("sha256"), text))
             return
+        suite = plans.loaded(board, plans.text_of(board, [] if entry.challenge else [entry]), self.registry)
+        if row.state in RANKED:
+            with self._saying(STATE, *at, "state"):
+                self._record(board, suite, at)
         if entry.challenge:
             self._challenge(board)
             return
-        suite = plans.loaded(board, plans.text_of(board, [entry], space=row.space), self.registry)
+        with self._saying(TUNING, *at, "space"):
+            plans.require_own_options(board, entry)
         if (folder := entry.results(board.board)) not in self.known:
             self.known[folder] = found_in(folder)
         results, wrong = self.known[folder]
@@ -159,21 +163,22 @@ class Check:
         if entry.is_foreign and self.blind:
             with self._saying(LABELS, "plugin"):
                 self._labels(board)
-        if row.state in RANKED:
-            self._record(board, at)
 
-    def _record(self, board: Board, at: Sequence[str]) -> None:
+    def _record(self, board: Board, suite: Suite, at: Sequence[str]) -> None:
         """Whether a rank has been earned: by a re-run of this very entry, on the seeds that follow from its commit."""
-        record, salt = read_record(self.entry, board.board), salt_of(board)
-        whys = [] if record else ["no re-run is recorded"]
-        if record:
-            whys = objections(record)
-            if record["claim"] != hash_of_claim(self.entry, board.board):
-                whys.append("the recorded re-run is of another state of this entry")
-            if salt and record.get("seeds") != hidden_seeds(board, salt, record["commit"], record.get("tried", ())):
+        entry, name = self.entry, board.board
+        record, salt = read_record(entry, name), salt_of(board)
+        whys = objections(record) if record else ["no re-run is recorded: the state of a new entry is submitted"]
+        if record and (record["board"], record["claim"]) != (name, entry.claim(name)):
+            whys.append("the recorded re-run is of another state of this entry")
+        elif record and record["commit"] != (commit := commit_of(entry, name)):
+            whys.append(f"it was run again as of commit {record['commit'][:12]}, and is as it is since {commit[:12]}")
+        elif record and salt:
+            tried = suite.tuning.all_seeds if suite.tuning else ()
+            if record.get("seeds") != hidden_seeds(board, salt, record["commit"], tried):
                 whys.append(f"its seeds do not follow from commit {record['commit'][:12]}")
         for why in whys:
-            self._say(STATE, f"{self.entry.boards[board.board].state}, but {why}", *at, "state")
+            self._say(STATE, f"{entry.boards[name].state}, but {why}", *at, "state")
 
     def _cells(self, row: Row, own: Sequence[Result], at: Sequence[str]) -> None:
         """Whether cells are whole, unedited, of the entry's code, and of one environment."""
@@ -248,10 +253,12 @@ class Check:
         """Whether a challenge names an entry of the board and a setting within its budget."""
         assert (asked := self.entry.challenge) is not None
         other = self.home.entries.get(asked.entry)
-        if other is None or board.board not in other.boards or other.challenge:
+        if other is None or not self.home.has_current(other, board.board) or other.challenge:
             self._say(BOARD, f"{asked.entry} is no entry on {board.board}", "challenge", "entry")
             return
-        space = plans.suite_of(board).get("tune", {}).get("space", {}) | other.boards[board.board].space
+        if other.method == self.entry.method:
+            self._say(BOARD, f"{other.method} is the method that is challenged; give yours another name", "method")
+        space = plans.space_of(board) | other.boards[board.board].space
         for key, value in asked.settings.items():
             ((way, values),) = space.get(key, {"choice": []}).items()
             number = isinstance(value, int | float) and not isinstance(value, bool)

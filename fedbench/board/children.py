@@ -18,20 +18,8 @@ from fedbench.processes.signals import handled
 
 INSIDE = "FEDBENCH_BOARD_ISOLATED"  # how this process is kept from the network, in words; set in children alone
 OPEN = "with network: neither bwrap nor unshare works here"
-WAYS = {
-    "bwrap": (
-        "bwrap",
-        "--dev-bind",
-        "/",
-        "/",
-        "--unshare-net",
-        "--unshare-pid",
-        "--proc",
-        "/proc",
-        "--die-with-parent",
-    ),
-    "unshare": ("unshare", "--map-root-user", "--net"),
-}
+OFF = ("--unshare-net", "--unshare-pid", "--proc", "/proc", "--die-with-parent")
+WAYS = {"bwrap": ("bwrap", "--dev-bind", "/", "/", *OFF), "unshare": ("unshare", "--map-root-user", "--net")}
 
 
 def isolation() -> tuple[Sequence[str], str]:

@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from io import StringIO
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap
 
 from fedbench.disk import hash_of_file, hash_of_json, write_atomically
 from fedbench.errors import UserError
 from fedbench.options import Count, NotNegative
-from fedbench.registry.registry import Registry
-from fedbench.report.paper import bibtex
 from fedbench.results import Result, examine
 from fedbench.results.files import digest_of_cell
 from fedbench.suite.keys import Seeds
@@ -23,10 +24,11 @@ from fedbench.suite.values import Name
 from fedbench.suite.yaml import Mark, Node, Problems, read
 from fedbench.words import meant
 
-SUBMITTED, RERUN, SIGNED, CHALLENGED, WITHDRAWN = STATES = "submitted", "rerun", "signed", "challenged", "withdrawn"
+SUBMITTED, RERUN, SIGNED, CHALLENGED, WITHDRAWN = "submitted", "rerun", "signed", "challenged", "withdrawn"
 RANKED = (RERUN, SIGNED, CHALLENGED)  # somebody else has run these again, on hidden seeds
 BUILT_IN = "built-in"
 BOARDS, ENTRIES, RERUNS, ENTRY = "boards", "entries", "reruns", "entry.yaml"  # inside the folder of the board
+CODE = "plugin"  # the folder of an entry's code, apart from entry.yaml, which has its hash
 Digest = Annotated[str, Field(pattern="^[0-9a-f]{64}$", title="a SHA-256 in hex")]
 Day = Annotated[str, Field(pattern=r"^\d{4}-\d\d-\d\d$", title="a day such as 2026-11-29, in quotes")]
 
@@ -96,7 +98,7 @@ class Board(Keys):
 class File(Keys):
     """A plugin in the entry's folder. sha256: of all files next to it."""
 
-    file: str
+    file: Annotated[str, Field(pattern=rf"^{CODE}/[^/\\]+\.py$", title=f"a file in {CODE}/, such as {CODE}/mine.py")]
     sha256: Digest
 
 
@@ -185,13 +187,15 @@ class Entry(Keys):
         named = self.boards[board].results
         return self.home.parent / named if named else self.folder / "results" / board
 
-    def put(self, board: str, state: str) -> None:
-        """Put another state into its file, of which nothing else changes."""
-        node, file = self._node.at(BOARDS, board, "state"), self.folder / ENTRY
-        lines = file.read_text("utf-8").splitlines(keepends=True)
-        row, column = (node.mark.line or 1) - 1, (node.mark.column or 1) - 1
-        lines[row] = lines[row][:column] + lines[row][column:].replace(str(node.value), state, 1)
-        write_atomically(file, "".join(lines).encode())
+    def claim(self, board: str) -> str:
+        """SHA-256 over what it claims on a board: code, results, settings; not its state."""
+        kept = self.model_dump(include={"method", "version", "plugin", "challenge"}, mode="json")
+        return hash_of_json([kept, self.boards[board].model_dump(exclude={"state"}, mode="json")])
+
+    def put(self, board: str, **facts: str) -> None:
+        """Put facts of its row on a board into its file, of which nothing else changes."""
+        file = self.folder / ENTRY
+        write_atomically(file, with_row(file.read_text("utf-8"), board, **facts).encode())
 
     def mark(self, *path: str) -> Mark:
         """Where a part of its file stands, or what is nearest around it."""
@@ -244,16 +248,39 @@ class Home:
         """The entries on a board with their rows there."""
         return ((entry, entry.boards[board]) for entry in self.entries.values() if board in entry.boards)
 
-    def latest(self, method: str, board: Board) -> Entry | None:
-        """The newest entry of that method on this version of a board."""
-        rows = [e for e, row in self.on(board.board) if e.method == method and row.version == board.version]
-        return rows[-1] if rows else None
+    def has_current(self, entry: Entry, board: str) -> bool:
+        """Whether an entry has a row for a board's present version that is not withdrawn."""
+        row = entry.boards.get(board)
+        return row is not None and row.state != WITHDRAWN and row.version == self.board(board).version
+
+    def standing(self, method: str, board: str) -> Entry | None:
+        """The entry whose settings a method has on a board where others are compared with it.
+
+        That is the newest one that ranks, or else the first: anybody may submit a later one.
+        """
+        found = [e for e, _ in self.on(board) if e.method == method and self.has_current(e, board)]
+        ranked = [e for e in found if e.boards[board].state in RANKED]
+        return next(iter([*reversed(ranked), *found]), None)
 
 
-def read_entry(file: Path, problems: Problems) -> Entry | None:
-    """The entry in a file; None where it is wrong, which `problems` say."""
+def with_row(text: str, board: str, **facts: Any) -> str:
+    """The text of an entry with these facts in its row on a board; all else, comments and style too, stays."""
+    yaml, out = YAML(), StringIO()
+    yaml.preserve_quotes, yaml.width = True, 2**20
+    whole = yaml.load(text)
+    whole[BOARDS] = whole[BOARDS] or CommentedMap()
+    if board not in whole[BOARDS]:
+        whole[BOARDS][board] = CommentedMap()
+        whole[BOARDS][board].fa.set_flow_style()
+    whole[BOARDS][board].update(facts)
+    yaml.dump(whole, out)
+    return out.getvalue()
+
+
+def read_entry(file: Path, problems: Problems, text: str | None = None) -> Entry | None:
+    """The entry in a file, or in a text that is to be or was there; None where it is wrong, which `problems` say."""
     before = len(problems)
-    node = shaped(read(file, problems), Entry, problems, "the entry")
+    node = shaped(read(file, problems, text), Entry, problems, "the entry")
     if len(problems) > before:
         return None
     entry = Entry.model_validate(node.plain())
@@ -273,7 +300,7 @@ def hash_of_code(folder: Path) -> str:
     return hash_of_json({file.relative_to(folder).as_posix(): hash_of_file(file) for file in found})
 
 
-def rows_of(results: Sequence[Result], method: str, board: Board, variant: str) -> list[Result]:
+def named_rows(results: Sequence[Result], method: str, board: Board, variant: str) -> list[Result]:
     """Those of a method at the board's point, candidates of its tuning too."""
     names = (board.scenario, variant, method)
     return [one for one in results if (one.entry.scenario, one.entry.variant, one.entry.method) == names]
@@ -294,15 +321,3 @@ def found_in(folder: Path) -> tuple[list[Result], list[str]]:
 def registered(own: Sequence[Result]) -> str:
     """The registered method behind the label of results."""
     return str(next((one.manifest["config"]["method"]["name"] for one in own if one.manifest), ""))
-
-
-def described(method: str, entry: Entry | None, registered: str, registry: Registry) -> dict[str, str]:
-    """Authors, paper and BibTeX of a row; without an entry that has them, what its method is registered with."""
-    component = registry.catalogue.components["method"].get(registered)
-    paper = (entry.paper if entry else "") or (component.paper if component else "")
-    own = entry.authors if entry else []
-    if registered != method and not own:  # a label of the suite, which varies another method
-        paper, own = f"extends {registered}: {paper}", ["fedbench"]
-    made = bibtex(paper, method) if paper else ""
-    authors = ", ".join(own) or paper.partition(",")[0] or "fedbench"
-    return {"authors": authors, "paper": paper, "bibtex": (entry.bibtex.strip() if entry else "") or made}

@@ -11,6 +11,7 @@ from typing import Any
 from fedbench.board.entries import Board, Entry
 from fedbench.disk import hash_of_json
 from fedbench.errors import UserError
+from fedbench.registry.catalogue import OWN_SETTINGS
 from fedbench.registry.registry import Registry
 from fedbench.results.packed_tables import folder_of, packed_tables
 from fedbench.results.tuning import Contest, contests
@@ -18,7 +19,7 @@ from fedbench.runner import runner
 from fedbench.suite import Suite, load
 from fedbench.suite.shipped import found
 from fedbench.suite.yaml import Problems, read
-from fedbench.words import counted
+from fedbench.words import counted, shortened
 
 PREFIX = "methods."
 
@@ -33,21 +34,40 @@ def hash_of_suite(board: Board) -> str:
     return hash_of_json(suite_of(board))
 
 
+def space_of(board: Board) -> dict[str, Any]:
+    """The ranges of the board's tuning; none where nothing is tuned."""
+    return dict(suite_of(board).get("tune", {}).get("space", {}))
+
+
+def require_own_options(board: Board, entry: Entry) -> None:
+    """Raises UserError where an entry's `space` names more than options of its method that the board does not tune."""
+    own, known = f"{PREFIX}{entry.method}.", space_of(board)
+    wrong = [
+        key
+        for key in entry.boards[board.board].space
+        if key in known or not key.startswith(own) or key.removeprefix(own).partition(".")[0] in OWN_SETTINGS
+    ]
+    if wrong:
+        raise UserError(
+            f"space has {shortened(wrong, 3)}: it may only name options of the method that the board does not tune, "
+            f"such as {own}OPTION"
+        )
+
+
 def text_of(
     board: Board,
-    entries: Iterable[Entry] = (),
+    entries: Sequence[Entry] = (),
     *,
     values: Mapping[str, Mapping[str, Any]] | None = None,
     data: Mapping[str, Any] | None = None,
-    space: Mapping[str, Any] | None = None,
 ) -> str:
     """A suite as text: the board's one scenario and its seeds, with the methods of these entries.
 
     Args:
-        entries: those whose methods the suite may lack; a challenge is a row that extends the method it challenges.
+        entries: those whose methods the suite may lack, and whose ranges are added to its tuning; a challenge is a row
+            that extends the method it challenges.
         values: by method, its settings by dotted key, in place of a tuning.
         data: options of the data set in place of the suite's.
-        space: further ranges of the tuning.
     """
     plain = suite_of(board)
     listed = [method if isinstance(method, str) else method["name"] for method in plain["methods"]]
@@ -60,7 +80,8 @@ def text_of(
         plain.pop("tune", None)
         scenario["methods"] = {label: _nested(own) for label, own in values.items() if own}
     elif "tune" in plain:
-        plain["tune"]["space"] |= space or {}
+        for entry in entries:
+            plain["tune"]["space"] |= entry.boards[board.board].space
     if data:
         plain["defaults"]["data"] |= data
     kept = {key: part for key, part in plain.items() if key not in ("expected", "overlays", "sweep")}

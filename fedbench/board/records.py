@@ -6,17 +6,57 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NotRequired
 
-from fedbench.board.entries import CHALLENGED, RANKED, RERUN, Board, Entry, Home, found_in
-from fedbench.disk import hash_of_json, write_atomically
+from pydantic import Field, ValidationError
+from typing_extensions import TypedDict
+
+from fedbench.board.entries import CHALLENGED, RANKED, RERUN, SUBMITTED, Board, Day, Digest, Entry, Home, found_in
+from fedbench.disk import write_atomically
 from fedbench.errors import UserError
 from fedbench.report.leaderboards import Leaderboard, leaderboards
 from fedbench.report.statistics.pairs import BETTER, WORSE
 from fedbench.results import Result
 from fedbench.results.diff import CLOSE, EQUAL
+from fedbench.schema import adapter
 
 HIDDEN, DRAWN, HELD_OUT = "hidden", "drawn", "held_out"
+
+
+class Cell(TypedDict):
+    """A submitted cell that ran again, with its score before and after."""
+
+    seed: int
+    change: str
+    before: float | None
+    after: float | None
+
+
+class Fall(TypedDict):
+    """How far the method and the control fall on new draws of the data, as fractions; None without scores."""
+
+    fall: float | None
+    control: str
+    fall_of_control: float | None
+    verdict: str
+
+
+class Record(TypedDict):
+    """What is read of a record. commit: from which the seeds follow. claim: what ran. rows: the methods on these seeds.
+    results: where these are in the folder of the board."""
+
+    board: str
+    commit: Annotated[str, Field(pattern="^[0-9a-f]{40}$")]
+    claim: Digest
+    date: Day
+    machine: dict[str, Any]
+    isolated: str
+    drawn: list[Cell]
+    seeds: NotRequired[list[int]]
+    rows: NotRequired[list[str]]
+    results: NotRequired[str]
+    held_out: NotRequired[Fall]
+    challenge: NotRequired[dict[str, Any]]
 
 
 def record_file(entry: Entry, board: str) -> Path:
@@ -27,17 +67,13 @@ def record_file(entry: Entry, board: str) -> Path:
 def read_record(entry: Entry, board: str) -> dict[str, Any] | None:
     """What was run again, where and when; None where nothing was. Raises UserError for what is no record."""
     try:
-        return dict(json.loads(record_file(entry, board).read_bytes()))
+        return dict(adapter(Record).validate_json(record_file(entry, board).read_bytes()))
     except FileNotFoundError:
         return None
-    except (ValueError, TypeError) as error:
-        raise UserError(f"{record_file(entry, board)}: not a record of a re-run ({error})") from error
-
-
-def hash_of_claim(entry: Entry, board: str) -> str:
-    """SHA-256 over what an entry claims on a board: code, results, settings; not its state."""
-    kept = entry.model_dump(include={"method", "version", "plugin", "challenge"}, mode="json")
-    return hash_of_json([kept, entry.boards[board].model_dump(exclude={"state"}, mode="json")])
+    except ValidationError as error:
+        first = error.errors()[0]
+        what = f"{'.'.join(map(str, first['loc']))}: {first['msg']}".removeprefix(": ")
+        raise UserError(f"{record_file(entry, board)}: not a record of a re-run: {what}; run the entry again") from None
 
 
 def board_of(results: Sequence[Result], board: Board, roles: Mapping[str, str]) -> Leaderboard | None:
@@ -76,10 +112,10 @@ def concluded(home: Home, entry: Entry, board: str, record: Mapping[str, Any]) -
     text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
     write_atomically(record_file(entry, board), text.encode())
     found = objections(record)
-    if not found and entry.boards[board].state not in RANKED:
-        entry.put(board, RERUN)
+    if not found and entry.boards[board].state == SUBMITTED:
+        entry.put(board, state=RERUN)
     if entry.challenge and record.get("challenge", {}).get("verdict") in (BETTER, WORSE):
         challenged = home.entries[entry.challenge.entry]
         if challenged.boards[board].state in RANKED:
-            challenged.put(board, CHALLENGED)
+            challenged.put(board, state=CHALLENGED)
     return found

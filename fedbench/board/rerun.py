@@ -12,9 +12,8 @@ from typing import Any
 
 from fedbench import __version__, machine
 from fedbench.board import plans
-from fedbench.board.entries import RANKED, RERUNS, Board, Entry, Home, found_in
-from fedbench.board.entries import rows_of as named_rows
-from fedbench.board.records import DRAWN, HELD_OUT, HIDDEN, board_of, hash_of_claim, measured
+from fedbench.board.entries import RANKED, RERUNS, Board, Entry, Home, found_in, named_rows
+from fedbench.board.records import DRAWN, HELD_OUT, HIDDEN, board_of, measured
 from fedbench.board.seeds import commit_of, hidden_seeds, numbers
 from fedbench.registry.registry import Registry
 from fedbench.report.statistics.pairs import FEWEST, WORSE, Pair, deviation, t_quantile, verdicts
@@ -50,7 +49,7 @@ class Rerun:
     @cached_property
     def commit(self) -> str:
         """Of the entry. Raises UserError where it is in none."""
-        return commit_of(self.entry)
+        return commit_of(self.entry, self.board.board)
 
     @cached_property
     def folder(self) -> Path:
@@ -61,9 +60,10 @@ class Rerun:
     def rows(self) -> dict[str, Entry | None]:
         """What runs on the hidden seeds, by method: the entry, those that rank already, and the reference methods;
         None for a method of the suite without an entry."""
-        found: dict[str, Entry | None] = {name: self.home.latest(name, self.board) for name in self.board.references}
-        for entry, row in self.home.on(self.board.board):
-            if row.state in RANKED and row.version == self.board.version:
+        name = self.board.board
+        found = {method: self.home.standing(method, name) for method in self.board.references}
+        for entry, row in self.home.on(name):
+            if row.state in RANKED and self.home.has_current(entry, name):
                 found[entry.method] = entry
         if self.entry.challenge:
             found[self._challenged] = self.home.entries[self.entry.challenge.entry]
@@ -92,7 +92,7 @@ class Rerun:
         board, method = self.board, self.entry.method
         record: dict[str, Any] = {
             "entry": self.entry.name, "board": board.board, "version": board.version, "commit": self.commit,
-            "claim": hash_of_claim(self.entry, board.board), "date": f"{datetime.now(UTC):%Y-%m-%d}",
+            "claim": self.entry.claim(board.board), "date": f"{datetime.now(UTC):%Y-%m-%d}",
             "fedbench": __version__, "machine": machine.describe("cpu"), "isolated": self.isolated,
             "settings": self.settings[method], DRAWN: [] if self.entry.challenge else self._drawn(count),
         }  # fmt: skip

@@ -10,10 +10,12 @@ import hashlib
 import hmac
 import subprocess
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
-from fedbench.board.entries import ENTRY, Board, Entry
+from fedbench.board.entries import CODE, ENTRY, Board, Entry, read_entry
 from fedbench.errors import UserError
+from fedbench.suite.yaml import Problems
 from fedbench.words import command_line
 
 HIGHEST = 2**31  # below which seeds lie
@@ -59,25 +61,45 @@ def hidden_seeds(board: Board, salt: str, commit: str, tried: Iterable[int] = ()
     return numbers(salt, commit, f"{board.board}/{board.version}", board.hidden.seeds, (*board.seeds, *tried))
 
 
-def commit_of(entry: Entry) -> str:
-    """The commit that added the entry. Raises UserError where it is in none, or its code or results changed since."""
-    parts = [str(entry.folder / part) for part in ("plugin", "results") if (entry.folder / part).exists()]
-    commands = (
-        f"  {command_line(['git', 'add', str(entry.folder)])}\n"
-        f"  {command_line(['git', 'commit', '-m', f'Add {entry.name} to the board'])}"
-    )
-    commit = _git(entry, "log", "--diff-filter=A", "--format=%H", "--", str(entry.folder / ENTRY)).split()
-    changed = parts and _git(entry, "status", "--porcelain", "--untracked-files=all", "--", *parts)
+def commit_of(entry: Entry, board: str) -> str:
+    """The oldest commit since which an entry claims on a board what it claims now.
+
+    So what was changed after a re-run has published its seeds runs on others.
+
+    Raises:
+        UserError: The entry is not committed as it is, or the clone lacks older commits.
+    """
+    if _git(entry, "rev-parse", "--is-shallow-repository").strip() == "true":
+        raise UserError("hidden seeds follow from older commits, which this clone lacks:\n  git fetch --unshallow")
+    claim, commit = entry.claim(board), ""
+    for older in _git(entry, "log", "--diff-filter=AM", "--format=%H", "--", ENTRY).split():
+        if _claim_in(older, entry, board) != claim:
+            break
+        commit = older
+    row, results = entry.boards[board], entry.results(board)
+    parts = [str(path) for path in (entry.folder / CODE, results) if path.exists()]
+    changed = _git(entry, "status", "--porcelain", "-uall", "--", *parts, ":(exclude)*__pycache__*") if parts else ""
     if not commit or changed:
-        raise UserError(f"{entry.name} is not committed, and hidden seeds follow from its commit:\n{commands}")
-    return commit[0]
+        add = command_line(["git", "add", str(entry.folder), *([str(results)] if row.results else [])])
+        done = command_line(["git", "commit", "-m", f"Add {entry.name} to the board"])
+        raise UserError(f"{entry.name} is not committed, and hidden seeds follow from its commit:\n  {add}\n  {done}")
+    return commit
+
+
+def _claim_in(commit: str, entry: Entry, board: str) -> str | None:
+    """What an entry claimed on a board in a commit; None where it was not on it, or its file was wrong."""
+    text = _git(entry, "cat-file", "blob", f"{commit}:./{ENTRY}")
+    with suppress(UserError):
+        then = read_entry(entry.folder / ENTRY, Problems(), text)
+        return then.claim(board) if then and board in then.boards else None
+    return None
 
 
 def _git(entry: Entry, *words: str) -> str:
     """What git says in the entry's repository. Raises UserError where there is none."""
     words = ("git", "-c", "core.fsmonitor=false", "-C", str(entry.folder), *words)
     try:
-        done = subprocess.run(words, capture_output=True, text=True)
+        done = subprocess.run(words, capture_output=True, encoding="utf-8", errors="replace")
     except OSError as error:
         raise UserError(f"git does not run ({error.strerror}); hidden seeds follow from the entry's commit") from error
     if done.returncode and "does not have any commits" not in done.stderr:

@@ -23,11 +23,10 @@ from fedbench.board.entries import (
     Entry,
     File,
     Home,
-    described,
     found_in,
+    named_rows,
     registered,
 )
-from fedbench.board.entries import rows_of as named_rows
 from fedbench.board.records import board_of, measured, read_record
 from fedbench.disk import write_atomically
 from fedbench.errors import UserError
@@ -36,6 +35,7 @@ from fedbench.report.frames import Format, frame, number, page, records
 from fedbench.report.html.page_file import policy
 from fedbench.report.layout import laid_out, unit_of
 from fedbench.report.leaderboards import Leaderboard
+from fedbench.report.paper import bibtex
 from fedbench.report.style import to_csv, to_json
 from fedbench.report.views.leaderboard import leaderboard
 from fedbench.results import Result
@@ -125,7 +125,7 @@ class Site:
             kept = {name: row[name] for name in TAKEN if row.get(name) is not None}
             if table != RANKS:
                 kept |= {"group": None}
-            facts = self.facts(row["method"], entry or self.home.latest(row["method"], board), own)
+            facts = self.facts(row["method"], entry or self.home.standing(row["method"], board.board), own)
             yield {
                 "table": table,
                 **kept,
@@ -145,8 +145,19 @@ class Site:
                 yield f"{entry.name} challenges {of} with other settings, and is {found['verdict']}."
 
     def facts(self, method: str, entry: Entry | None, own: Sequence[Result]) -> dict[str, str]:
-        """Authors, paper and BibTeX of a row."""
-        return described(method, entry, registered(own) or method, self.registry)
+        """Authors, paper and BibTeX of a row; without an entry that has them, what its method is registered with."""
+        name = registered(own) or method
+        component = self.registry.catalogue.components["method"].get(name)
+        paper = (entry.paper if entry else "") or (component.paper if component else "")
+        authors = entry.authors if entry else []
+        if name != method and not authors:  # a label of the suite, which varies another method
+            paper, authors = f"extends {name}: {paper}", ["fedbench"]
+        made = bibtex(paper, method) if paper else ""
+        return {
+            "authors": ", ".join(authors) or paper.partition(",")[0] or "fedbench",
+            "paper": paper,
+            "bibtex": (entry.bibtex.strip() if entry else "") or made,
+        }
 
     def settings(self, entry: Entry, board: Board) -> tuple[Mapping[str, Any], int]:
         """What an entry's tuning found, or its challenge names, and among how many candidates."""

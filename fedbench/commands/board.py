@@ -84,8 +84,8 @@ def check(paths: tuple, form: str, only: str | None, home: str) -> None:
     """
     from fedbench.board.checks import Check
 
-    there, entries = _entries(home, paths)
-    boards = [there.board(only).board] if only else list(there.boards)
+    there, entries = _entries(home, paths, only)
+    boards = [only] if only else list(there.boards)
     _isolate([entry for entry in entries if entry.is_foreign])
     found: dict[str, list[Fault]] = {}
     known: dict[Path, Any] = {}
@@ -125,8 +125,8 @@ def _tell(found: Mapping[str, Sequence[Fault]], form: str) -> None:
 @JOBS
 @QUIET
 def rerun(paths: tuple, cells: int, every: bool, salt: str | None, only: str | None, home: str, **given: Any) -> None:
-    """Run entries again in a process without network, if bwrap or unshare can: some submitted cells, which must come
-    out as they were, and on hidden seeds all that ranks. What was run is written next to the entry.
+    """Run entries that `check` accepts again, without network if bwrap or unshare can: some submitted cells, which must
+    come out as they were, and on hidden seeds all that ranks. What was run is written next to the entry.
 
     \b
     fedbench board rerun board/entries/mine/1
@@ -134,18 +134,27 @@ def rerun(paths: tuple, cells: int, every: bool, salt: str | None, only: str | N
 
     Exit code: 0 if the entry ranks now, 1 if it does not, 2 if it cannot be run.
     """
+    from fedbench.board.checks import STATE, Check
     from fedbench.board.children import isolated
     from fedbench.board.records import concluded
     from fedbench.board.rerun import Rerun
     from fedbench.board.seeds import salt_of
 
-    there, entries = _entries(home, paths)
+    there, entries = _entries(home, paths, only)
     _isolate([*entries, *(entry for entry in there.entries.values() if entry.ranks)])
     click.echo(f"Running {isolated()}.", err=True)
     wrong = False
     with _watched(given) as options:
         for entry in entries:
             for name in [only] if only else entry.boards:
+                if not there.has_current(entry, name):
+                    click.echo(f"{entry.name} on {name}: not run, as it is withdrawn or of an older version")
+                    continue
+                check = Check(there, entry, entry.files, lambda names: [], [name], blind=False)
+                if faults := [fault for fault in check.faults() if fault.rule != STATE]:
+                    _tell({entry.name: faults}, "rich")
+                    wrong = True
+                    continue
                 secret = salt_of(there.board(name), Path(salt) if salt else None)
                 one = Rerun(there, entry, there.board(name), secret, isolated(), options)
                 record = one.run(None if every else cells)
@@ -186,14 +195,20 @@ def _home(folder: str) -> Home:
     return Home(Path(folder).absolute())
 
 
-def _entries(home: str, paths: Sequence[str]) -> tuple[Home, list[Entry]]:
-    """The board and the entries that are meant, all if none is named. Raises UserError with what is wrong in them."""
+def _entries(home: str, paths: Sequence[str], only: str | None) -> tuple[Home, list[Entry]]:
+    """The board and the entries that are meant, all if none is named, or all on one board. Raises UserError with what
+    is wrong in them, and where one that is named is not on that board."""
     there = _home(home)
     named = {entry.folder.resolve(): entry for entry in there.entries.values()}
     for path in paths:
         if Path(path).resolve() not in named:
             raise UserError(f"{path}: not an entry of {home}; expected a folder such as board/entries/mine/1")
-    return there, [named[Path(path).resolve()] for path in paths] or list(named.values())
+    found = [named[Path(path).resolve()] for path in paths] or list(named.values())
+    if only and there.board(only):
+        if paths and (lost := [entry for entry in found if only not in entry.boards]):
+            raise UserError(f"{lost[0].name} is not on {only}; it is on {', '.join(lost[0].boards) or 'no board'}")
+        found = [entry for entry in found if only in entry.boards]
+    return there, found
 
 
 def _isolate(entries: Iterable[Entry]) -> None:

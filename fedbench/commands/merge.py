@@ -8,10 +8,9 @@ import click
 
 from fedbench.commands.choices import PLUGINS, FilePath, output
 from fedbench.commands.output import say
-from fedbench.errors import UserError
-from fedbench.results.index import INDEX, MAKE_SOME
 from fedbench.results.lock import suite_lock
 from fedbench.results.merge import merge as join
+from fedbench.results.merge import suite_folders
 from fedbench.results.pack import pack as pack_suite
 from fedbench.words import counted, human_bytes, quoted
 
@@ -68,9 +67,7 @@ def pack(paths: tuple, bundle: bool, out: str, files: tuple, plugins: tuple) -> 
     """  # fmt: skip
     found: list[Path] = []
     for path in map(Path, paths):
-        suites = [path] if (path / INDEX).is_file() else sorted(index.parent for index in path.glob(f"*/{INDEX}"))
-        if not suites:
-            raise UserError(f"{path}: no fedbench results: neither a results folder nor a suite's folder.\n{MAKE_SOME}")
+        suites = [suite.resolve() for suite in suite_folders(path)]  # a bundle calls them by their names
         for suite in suites:
             with suite_lock(suite, "fedbench pack"):
                 packed = pack_suite(suite)

@@ -89,7 +89,7 @@ class Index:
         entries: in the order of the suite.
         tables: the files of packed cells, by kind: `cells`, and those of `columns.COLUMNS`.
         searches: of a tuning, see `fedbench.results.tuning`.
-        expected: a paper's numbers, see `fedbench.results.index`.
+        expected: a paper's numbers, see `Expected`.
         seeds: those that the suite had when it was first run; none in older results.
     """
 

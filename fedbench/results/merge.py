@@ -6,7 +6,8 @@ import filecmp
 import functools
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -61,10 +62,12 @@ class Merged:
 
 @dataclass
 class _Suite:
-    """What the shards have of a suite, the folder they are merged into being the first of them if it is there."""
+    """What the shards have of a suite, the folder they are merged into being the first of them if it is there. lock: of
+    that folder, held from before it is read where it is there."""
 
     name: str
     target: Path
+    lock: AbstractContextManager[None]
     shards: dict[Path, Index] = field(default_factory=dict)
     named: dict[tuple, Result] = field(default_factory=dict)  # the first result that a name means
     cells: dict[str, Result] = field(default_factory=dict)  # the best there is, by id
@@ -129,29 +132,33 @@ def merge(shards: Iterable[str | Path], into: str | Path) -> list[Merged]:
     if (into / INDEX).is_file() or (into / MANIFEST).is_file():
         raise UserError(f"{into}: --into takes a results folder, which holds the suites' folders; this is one of them.")
     suites: dict[str, _Suite] = {}
-    for folder, index in (found for shard in shards for found in _suite_folders(Path(shard))):
-        if index.suite not in suites:
-            suites[index.suite] = _started(index.suite, into / index.suite)
-        if folder.resolve() not in [known.resolve() for known in suites[index.suite].shards]:
-            suites[index.suite].add(folder, index)
-    parts = {suite.name: (_expected(suite), _tunings(suite)) for suite in suites.values()}
-    return [_write(suite, *parts[suite.name]) for suite in suites.values()]
+    with ExitStack() as held:
+        for folder in (found for shard in shards for found in suite_folders(Path(shard))):
+            if (index := read_index(folder)) is None:
+                continue
+            if index.suite not in suites:
+                suites[index.suite] = _started(index.suite, into / index.suite, held)
+            if folder.resolve() not in [known.resolve() for known in suites[index.suite].shards]:
+                suites[index.suite].add(folder, index)
+        parts = {suite.name: (_expected(suite), _tunings(suite)) for suite in suites.values()}
+        return [_write(suite, *parts[suite.name]) for suite in suites.values()]
 
 
-def _suite_folders(path: Path) -> Iterator[tuple[Path, Index]]:
+def suite_folders(path: Path) -> list[Path]:
+    """The folders of suites in a results folder, or the one that this is. Raises: UserError where there are none."""
     found = [path] if (path / INDEX).is_file() else sorted(index.parent for index in path.glob(f"*/{INDEX}"))
     if not found:
         raise UserError(f"{path}: no fedbench results: neither a results folder nor a suite's folder.\n{MAKE_SOME}")
-    for folder in found:
-        if index := read_index(folder):
-            yield folder, index
+    return found
 
 
-def _started(name: str, target: Path) -> _Suite:
-    suite = _Suite(name, target)
+def _started(name: str, target: Path, held: ExitStack) -> _Suite:
+    suite = _Suite(name, target, suite_lock(target, "fedbench merge"))
     if os.path.lexists(target):
         refuse_links(target, "--into")
         prepare_folder(target)
+        held.enter_context(suite.lock)
+        suite.lock = nullcontext()
     if index := read_index(target):
         suite.add(target, index)
     return suite
@@ -205,8 +212,9 @@ def _write(suite: _Suite, expected: list[Mapping[str, Any]], tunings: Mapping[Ke
     ranks = {id: suite.rank(result)[0] for id, result in suite.cells.items()}
     there = target.absolute()
     taken = {i: r for i, r in suite.cells.items() if ranks[i] != UNFINISHED and r.suite_folder != there}
-    with suite_lock(target, "fedbench merge"):
-        old = read_index(target)
+    with suite.lock:
+        if (old := read_index(target)) != suite.shards.get(target):
+            raise UserError(f"{target}: a run began here while the shards were read. Run `fedbench merge` again.")
         index = replace(old or Index(suite.name), suite=suite.name, expected=expected)
         if not index.seeds:
             index = replace(index, seeds=next((one.seeds for one in suite.shards.values() if one.seeds), index.seeds))

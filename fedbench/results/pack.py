@@ -100,7 +100,7 @@ def pack(suite_folder: Path) -> int:
 
 
 def _ended(folder: Path) -> Ended | None:
-    """A cell that lies in a folder and can be packed; None for any other. Raises: UserError for a torn manifest."""
+    """A cell that lies in a folder and can be packed; None for any other, also where its files are damaged."""
     if not (folder / MANIFEST).is_file() or (folder / CHECKPOINT).is_dir():
         return None
     try:

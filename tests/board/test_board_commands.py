@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -22,6 +23,8 @@ from fedbench import __version__
 from fedbench.board.checks import Check, Fault
 from fedbench.board.children import packages_of
 from fedbench.board.entries import Home
+from fedbench.board.records import concluded
+from fedbench.board.starting import begin_entry
 from fedbench.errors import UserError
 from fedbench.suite.yaml import Mark
 
@@ -53,6 +56,11 @@ def test_faults_of_a_file_have_line_and_column(tmp_path):
     assert result.exit_code == 2
     assert re.search(r'entry.yaml:3:1: unknown key "license" in the entry; did you mean "licence"\?', result.output)
     assert "entry.yaml:4:" in result.output and "a SHA-256 in hex" in result.output
+    for file in ("a.py", "/plugin/a.py", "plugin/../a.py", "results/a.py"):
+        text = f"method: mine\nversion: 1\nlicence: MIT\nplugin: {{file: {file}, sha256: {'a' * 64}}}\nboards: {{}}\n"
+        (entry / "entry.yaml").write_text(text)
+        told = fedbench("board", "check", cwd=folder).output
+        assert "entry.yaml:4:16: the entry plugin.file: expected a file in plugin/, such as plugin/mine.py" in told
     (entry / "entry.yaml").unlink()
     board = folder / "board/boards/lite.yaml"
     board.write_text(board.read_text().replace("trials: 2", "trials: two"))
@@ -60,6 +68,65 @@ def test_faults_of_a_file_have_line_and_column(tmp_path):
         "lite.yaml:9:9: the board trials: expected a whole number of at least 1"
         in fedbench("board", "check", cwd=folder).output
     )
+
+
+HEAD = "method: fedra\nversion: 1\nlicence: MIT\nplugin: built-in\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("boards:\n  images: ROW  # mine\npaper: P\n", "boards:\n  images: ROW  # mine\n  lite: NEW\npaper: P\n"),
+        ("boards: {images: ROW}\n", "boards: {images: ROW, lite: NEW}\n"),
+        ("boards:\n  lite:\n    version: 1\n    state: submitted\n",) * 2,
+        ("boards: {}\npaper: 'P'\n", "boards:\n  lite: NEW\npaper: 'P'\n"),
+    ],
+)
+def test_a_row_is_added_to_a_file_of_any_style_and_nothing_else_changes(tmp_path, before, after):
+    there = Home(write_home(tmp_path) / "board")
+    (file := there.folder / "entries/fedra/1/entry.yaml").parent.mkdir(parents=True)
+    words = {
+        "ROW": "{version: 1, state: withdrawn, sha256: '" + "a" * 64 + "'}",
+        "NEW": "{version: 1, state: submitted}",
+    }
+    for word, value in words.items():
+        before, after = before.replace(word, value), after.replace(word, value)
+    file.write_text(HEAD + before)
+    entry = begin_entry(file, "fedra", there.board("lite"), None)
+    assert file.read_text() == HEAD + after
+    entry.put("lite", state="rerun", sha256="1" * 64)
+    row = Home(there.folder).entries["fedra/1"].boards["lite"]
+    assert (row.state, row.sha256) == ("rerun", "1" * 64)
+
+
+def test_a_file_with_faults_is_left_as_it_is(tmp_path):
+    there = Home(write_home(tmp_path) / "board")
+    (file := there.folder / "entries/fedra/1/entry.yaml").parent.mkdir(parents=True)
+    for text, told in ((HEAD + "boards: [\n", "not valid YAML"), (HEAD + "boards: {}\npapers: P\n", "unknown key")):
+        file.write_text(text)
+        with pytest.raises(UserError, match=rf"entry.yaml:\d+:\d+: {told}"):
+            begin_entry(file, "fedra", there.board("lite"), None)
+        assert file.read_text() == text
+
+
+def test_rows_that_do_not_stand_on_a_board_are_not_run_again(home, isolated):
+    folder, file = home.folder.parent, home.folder / "entries/mine/1/entry.yaml"
+    board, row = (home.folder / "boards/lite.yaml").read_text(), file.read_text()
+    (home.folder / "boards/images.yaml").write_text(board.replace("board: lite", "board: images"))
+    words = ("board/entries/mine/1", "--board", "images")
+    for command in ("check", "rerun"):
+        done = fedbench("board", command, *words, cwd=folder)
+        assert done.exit_code == 2 and "mine/1 is not on images; it is on lite" in done.output
+    assert fedbench("board", "check", *words[1:], cwd=folder).output == ""
+    file.write_text(row.replace("state: rerun", "state: withdrawn"))
+    done = fedbench("board", "rerun", words[0], cwd=folder)
+    assert "mine/1 on lite: not run, as it is withdrawn or of an older version" in done.output
+    concluded(home, Home(home.folder).entries["mine/1"], "lite", {"drawn": [], "seeds": [1]})
+    assert "state: withdrawn" in file.read_text()
+    file.write_text(row)
+    (home.folder / "entries/mine/1/plugin/more.py").write_text("")
+    done = fedbench("board", "rerun", words[0], cwd=folder)
+    assert done.exit_code == 1 and "refused  mine/1" in done.output and "the code has another hash" in done.output
 
 
 def test_a_check_is_json_with_one_verdict_or_markdown_for_a_pull_request(home, isolated, monkeypatch):
@@ -117,7 +184,7 @@ def test_a_package_is_fetched_by_its_hash_and_found_by_the_child(tmp_path, monke
         pass
 
 
-def test_the_script_of_ci_checks_what_has_changed_and_refuses_a_claimed_rank(home, isolated, monkeypatch, tmp_path):
+def test_the_script_of_ci_checks_what_has_changed_and_refuses_a_written_record(home, isolated, monkeypatch, tmp_path):
     """What the workflow runs, without GitHub: `fedbench` stands in the path as an installer would write it."""
     folder = home.folder.parent
     (folder / ".ci").mkdir()
@@ -127,7 +194,9 @@ def test_the_script_of_ci_checks_what_has_changed_and_refuses_a_claimed_rank(hom
         f"#!{sys.executable}\nimport sys\n"
         "print('fedbench', *sys.argv[1:])\nsys.exit('check' in sys.argv and 'bad' in sys.argv[3])\n"
     )
-    script.chmod(0o755)
+    (python := folder / "bin/python").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    for program in (script, python):
+        program.chmod(0o755)
     path = {**os.environ, "PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}
 
     def git(*words: str) -> str:
@@ -146,12 +215,16 @@ def test_the_script_of_ci_checks_what_has_changed_and_refuses_a_claimed_rank(hom
         return done.returncode, (folder / "report.md").read_text()
 
     code, told = ci()
-    assert code == 1 and "maintainers run it again after the merge" in told
-    file = folder / "board/entries/mine/1/entry.yaml"
-    file.write_text(file.read_text().replace("state: rerun", "state: submitted"))
+    assert code == 1 and "maintainers run an entry again after the merge" in told
+    (folder / "board/entries/mine/1/rerun-lite.json").unlink()
+    shutil.rmtree(folder / "board/reruns")
     code, told = ci()
     assert code == 0 and "fedbench board check board/entries/mine/1 --format markdown" in told
     assert "fedbench board rerun board/entries/mine/1 --board lite --quiet" in told
+    file = folder / "board/entries/mine/1/entry.yaml"
+    file.write_text(file.read_text().replace("  lite:", "  images:") + "# no row on lite: here\n")
+    code, told = ci()
+    assert code == 0 and "board check" in told and "board rerun" not in told
     (folder / "board/entries/mine").rename(folder / "board/entries/bad")
     code, told = ci()
     assert code == 1 and "rerun" not in told

@@ -11,8 +11,9 @@ from outsider import MINE, SECRET, SUITE, suite_hash
 
 from fedbench.board import plans
 from fedbench.board.checks import Check
-from fedbench.board.entries import Home, found_in, hash_of_code, hash_of_rows, read_entry, rows_of
-from fedbench.board.seeds import salt_of_version
+from fedbench.board.entries import Home, found_in, hash_of_code, hash_of_rows, named_rows, read_entry
+from fedbench.board.seeds import commit_of, hidden_seeds, salt_of_version
+from fedbench.errors import UserError
 from fedbench.results import read_manifest, write_manifest
 from fedbench.results.files import described
 from fedbench.results.index import change_index
@@ -48,7 +49,7 @@ def sign(home: Home) -> None:
     """Put the hashes of what is there now into the entry, as a forger would."""
     file = home.folder / "entries/mine/1/entry.yaml"
     entry = read_entry(file, Problems())
-    own = rows_of(found_in(results_of(home))[0], "mine", home.board("lite"), "")
+    own = named_rows(found_in(results_of(home))[0], "mine", home.board("lite"), "")
     text = file.read_text().replace(entry.boards["lite"].sha256, hash_of_rows([one for one in own if one.manifest]))
     text = text.replace("state: rerun", "state: submitted")
     file.write_text(text.replace(entry.plugin.sha256, hash_of_code(entry.file.parent)))
@@ -186,7 +187,7 @@ def test_an_honest_plugin_passes_the_same_test(home, isolated):
 
 def test_a_claimed_rank_without_a_record_is_refused(home):
     (home.folder / "entries/mine/1/rerun-lite.json").unlink()
-    assert faults(home) == {"state": "rerun, but no re-run is recorded"}
+    assert faults(home) == {"state": "rerun, but no re-run is recorded: the state of a new entry is submitted"}
 
 
 def test_an_entry_that_was_edited_after_its_re_run_is_not_the_one_that_ranks(home):
@@ -202,11 +203,54 @@ def test_a_record_with_picked_seeds_is_refused_where_the_salt_is_published(home)
     file.write_text(file.read_text().replace("hidden: {", f"hidden: {{salt: {salt}, "))
     assert faults(home) == {}
     record = home.folder / "entries/mine/1/rerun-lite.json"
-    picked = {**json.loads(record.read_text()), "seeds": [5, 6, 7]}
-    record.write_text(json.dumps(picked))
-    assert "its seeds do not follow from commit" in faults(home)["state"]
-    record.write_text(json.dumps({**picked, "drawn": [{**picked["drawn"][0], "change": "different"}]}))
-    assert "rerun, but" in faults(home)["state"]
+    true, board, commit = json.loads(record.read_text()), home.board("lite"), commit_of(home.entries["mine/1"], "lite")
+    other, unwanted = "f" * 40, [1000, *true["seeds"][:2]]
+    for change, told in (
+        ({"seeds": [5, 6, 7]}, "its seeds do not follow from commit"),
+        ({"tried": unwanted, "seeds": hidden_seeds(board, salt, commit, unwanted)}, "its seeds do not follow"),
+        (
+            {"commit": other, "seeds": hidden_seeds(board, salt, other, [1000])},
+            "it was run again as of commit ffffffffffff",
+        ),
+        ({"board": "images"}, "the recorded re-run is of another state of this entry"),
+        ({"commit": "x"}, "rerun-lite.json: not a record of a re-run: commit: String should match"),
+        ({"drawn": [{"seed": 1}]}, "rerun-lite.json: not a record of a re-run: drawn.0.change: Field required"),
+    ):
+        record.write_text(json.dumps({**true, **change}))
+        assert told in faults(home)["state"], change
+    record.write_text(json.dumps({**true, "drawn": [{**true["drawn"][0], "change": "different"}]}))
+    assert "rerun, but seed" in faults(home)["state"]
+
+
+def test_ranges_of_the_board_are_not_the_entrys_to_choose(home):
+    board, few = home.board("lite"), "{choice: [0.031, 0.032]}"
+    for key in ("train.optimizer.lr", "methods.mine.train.optimizer.lr", "methods.fedra.fixed", "adapter.rank"):
+        edit(home, **{"version: 1, state": f"version: 1, space: {{{key}: {few}}}, state"})
+        with pytest.raises(UserError, match=f"space has {key}: it may only name options of the method"):
+            plans.require_own_options(board, Home(home.folder).entries["mine/1"])
+        edit(home, **{f"space: {{{key}: {few}}}, ": ""})
+    edit(home, **{"version: 1, state": "version: 1, space: {methods.mine.fixed: {choice: [1, 2]}}, state"})
+    plans.require_own_options(board, Home(home.folder).entries["mine/1"])
+    edit(home, **{"methods.mine.fixed": "train.optimizer.lr"})
+    entry = Home(home.folder).entries["mine/1"]
+    found = Check(home, entry, entry.files, lambda names: [], blind=False).faults()
+    assert any(fault.rule == "tuning" and "space has train.optimizer.lr" in fault.message for fault in found)
+
+
+def test_a_challenge_that_claims_a_rank_needs_a_record_and_a_name_of_its_own(home):
+    folder = home.folder / "entries/mine/2"
+    folder.mkdir()
+    (folder / "entry.yaml").write_text(
+        "method: mine\nversion: 2\nlicence: MIT\nplugin: built-in\n"
+        "challenge: {entry: mine/1, settings: {train.optimizer.lr: 0.01}}\n"
+        "boards:\n  lite: {version: 1, state: rerun}\n"
+    )
+    there = Home(home.folder)
+    found = Check(there, there.entries["mine/2"], [], lambda names: []).faults()
+    assert ["no re-run is recorded" in found[0].message, found[1].message] == [
+        True,
+        "mine is the method that is challenged; give yours another name",
+    ]
 
 
 def test_all_faults_come_at_once(home):

@@ -13,9 +13,9 @@ from outsider import MINE, SECRET, git
 from test_forged import raise_scores, sign
 
 from fedbench.board.children import OPEN, again, isolation
-from fedbench.board.entries import Home
+from fedbench.board.entries import Home, hash_of_code
 from fedbench.board.plans import hash_of_suite, suite_of
-from fedbench.board.records import concluded, hash_of_claim, objections, read_record
+from fedbench.board.records import concluded, objections, read_record
 from fedbench.board.rerun import Rerun, is_beyond_draws
 from fedbench.board.seeds import commit_of, hidden_seeds, numbers, salt_of, salt_of_version
 from fedbench.errors import UserError
@@ -35,10 +35,10 @@ def salt(home: Home) -> str:
 def test_the_walk_ranked_the_entry_on_hidden_seeds(walked):
     home = Home(walked[0] / "board")
     entry, record = home.entries["mine/1"], read_record(home.entries["mine/1"], "lite")
-    assert record["seeds"] == hidden_seeds(home.board("lite"), salt(home), commit_of(entry), [1000])
+    assert record["seeds"] == hidden_seeds(home.board("lite"), salt(home), commit_of(entry, "lite"), [1000])
     assert record["rows"] == ["head_only", "majority", "mine"] and not {*record["seeds"]} & {0, 1, 2, 3, 1000}
     assert [row["change"] for row in record["drawn"]] == ["equal"] and objections(record) == []
-    assert record["claim"] == hash_of_claim(entry, "lite") and record["isolated"] == "without network, in a test"
+    assert record["claim"] == entry.claim("lite") and record["isolated"] == "without network, in a test"
     assert record["held_out"]["verdict"] != "worse" and record["machine"]["cores"]
     kept = [file for file in (walked[0] / "board/reruns").rglob("*") if file.is_file()]
     assert kept and not [file for file in kept if file.name.startswith("state.")], "what is committed has no models"
@@ -131,20 +131,57 @@ def test_an_entry_that_is_not_committed_is_told_how(home):
     git(home.folder.parent, "reset", "-q", "--soft", "HEAD")
     (home.folder / "entries/mine/1/plugin/more.py").write_text("")
     with pytest.raises(UserError, match="is not committed, and hidden seeds follow from its commit:\n  git add"):
-        commit_of(home.entries["mine/1"])
+        commit_of(home.entries["mine/1"], "lite")
+
+
+def test_what_is_changed_after_a_re_run_gets_other_seeds_and_a_state_does_not(home, tmp_path):
+    folder, entry = home.folder.parent, home.entries["mine/1"]
+    first = commit_of(entry, "lite")
+    git(folder, "commit", "-qam", "rank it")  # the state and the record, as maintainers do
+    assert commit_of(Home(home.folder).entries["mine/1"], "lite") == first
+    entry.file.write_text(MINE + "# tuned on the hidden seeds\n")
+    file = entry.folder / "entry.yaml"
+    file.write_text(file.read_text().replace(entry.plugin.sha256, hash_of_code(entry.file.parent)))
+    with pytest.raises(UserError, match="is not committed"):
+        commit_of(Home(home.folder).entries["mine/1"], "lite")
+    git(folder, "commit", "-qam", "change the code")
+    assert commit_of(Home(home.folder).entries["mine/1"], "lite") == git(folder, "rev-parse", "HEAD").strip() != first
+    git(folder, "clone", "-q", "--depth", "1", f"file://{folder}", str(tmp_path / "shallow"))
+    with pytest.raises(UserError, match="git fetch --unshallow"):
+        commit_of(Home(tmp_path / "shallow/board").entries["mine/1"], "lite")
+
+
+def test_the_settings_of_a_reference_are_not_those_of_a_later_entry_that_anybody_submits(home):
+    def written(version: int, state: str) -> None:
+        (folder := home.folder / f"entries/head_only/{version}").mkdir(parents=True, exist_ok=True)
+        text = f"method: head_only\nversion: {version}\nlicence: MIT\nplugin: built-in\nboards:\n"
+        (folder / "entry.yaml").write_text(f"{text}  lite: {{version: 1, state: {state}}}\n")
+
+    for states, standing in (
+        (("submitted", "submitted"), "head_only/1"),
+        (("submitted", "rerun"), "head_only/2"),
+        (("withdrawn", "submitted"), "head_only/2"),
+        (("rerun", "withdrawn"), "head_only/1"),
+    ):
+        for version, state in enumerate(states, 1):
+            written(version, state)
+        there = Home(home.folder)
+        assert rerun_of(there).rows["head_only"].name == there.standing("head_only", "lite").name == standing
 
 
 def test_an_entry_without_code_and_results_of_its_own_is_committed_whatever_else_changes(home):
     (home.folder / "entries/fedra/1").mkdir(parents=True)
-    entry = "method: fedra\nversion: 1\nlicence: Apache-2.0\nplugin: built-in\nboards: {}\n"
+    entry = (
+        "method: fedra\nversion: 1\nlicence: MIT\nplugin: built-in\nboards: {lite: {version: 1, state: submitted}}\n"
+    )
     (home.folder / "entries/fedra/1/entry.yaml").write_text(entry)
     with pytest.raises(UserError, match="fedra/1 is not committed"):
-        commit_of(Home(home.folder).entries["fedra/1"])
+        commit_of(Home(home.folder).entries["fedra/1"], "lite")
     git(home.folder.parent, "add", "-A")
     git(home.folder.parent, "commit", "-qm", "added")
     (home.folder / "reruns").mkdir(exist_ok=True)
     (home.folder / "reruns/another").write_text("")
-    assert len(commit_of(Home(home.folder).entries["fedra/1"])) == 40
+    assert len(commit_of(Home(home.folder).entries["fedra/1"], "lite")) == 40
 
 
 def test_the_shipped_boards_carry_hashes_of_their_suites_and_of_salts_and_lite_publishes_its_own():
@@ -174,9 +211,11 @@ def test_the_shipped_rows_rank_where_a_re_run_of_their_commits_seeds_is_recorded
         record = read_record(entry, name)
         assert (state, bool(record)) in (("rerun", True), ("submitted", False)), (entry.name, name)
         if record:
-            assert name == "lite" and objections(record) == [] and record["claim"] == hash_of_claim(entry, name)
+            assert name == "lite" and objections(record) == [] and record["claim"] == entry.claim(name)
             assert record["seeds"] == hidden_seeds(lite, lite.hidden.salt, record["commit"])
             assert (home.folder / record["results"]).is_dir()
+            known = subprocess.run(["git", "cat-file", "-e", record["commit"]], cwd=home.folder, capture_output=True)
+            assert known.returncode or commit_of(entry, name) == record["commit"]  # a shallow clone has no such commit
 
 
 def test_a_challenge_with_another_setting_marks_both_rows(home, isolated):

@@ -53,6 +53,13 @@ def test_it_has_tables_code_and_versions_and_no_models(made):
     assert (made / "b.zip").read_bytes() == before, "equal contents are equal bundles"
 
 
+def test_it_is_the_same_from_inside_the_folder_of_the_suite(made, tmp_path):
+    words = ("pack", ".", "--bundle", "-o", tmp_path / "b.zip", "--plugin", TINY, "--plugin", made / "mine.py")
+    done = fedbench(*words, "--with", made / "tiny.yaml", cwd=made / "r/tiny")
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "b.zip").read_bytes() == (made / "b.zip").read_bytes()
+
+
 def test_it_runs_again_elsewhere_and_every_cell_is_equal(made, tmp_path):
     (tmp_path / "b.zip").write_bytes((made / "b.zip").read_bytes())
     refused = fedbench("reproduce", "b.zip", cwd=tmp_path)

@@ -224,6 +224,27 @@ def test_nothing_is_merged_into_a_folder_in_which_a_run_is_at_work(tmp_path):
     assert read_manifest(busy)["status"] == "running"
 
 
+def test_a_run_cannot_begin_where_results_are_merged_and_one_in_a_new_folder_loses_nothing(tmp_path, monkeypatch):
+    cell(tmp_path / "a", seed=1)
+    cell(tmp_path / "old")
+    refused = []
+
+    def meanwhile(suite):
+        try:
+            with suite_lock(suite.target, "fedbench run"):
+                cell(suite.target.parent, "allsmall")
+        except UserError as error:
+            refused.append(str(error))
+        return []
+
+    monkeypatch.setattr("fedbench.results.merge._expected", meanwhile)
+    merge([tmp_path / "a"], tmp_path / "old")
+    assert "`fedbench merge` (process" in refused[0]
+    with pytest.raises(UserError, match=r"new/s: a run began here .* Run `fedbench merge` again"):
+        merge([tmp_path / "a"], tmp_path / "new")
+    assert [entry.method for entry in read_index(tmp_path / "new/s").entries] == ["allsmall"]
+
+
 def test_the_command_prints_what_compare_hash_prints(tmp_path):
     cell(tmp_path / "a")
     done = fedbench("merge", "a", "--into", "r", cwd=tmp_path)
