@@ -49,6 +49,8 @@ class Method:
         forward: Whether clients send what forward passes give, and no weights.
         allocates: `allocates(cohort, t, generator)`, the (N, L) layers that each client of a round trains, as far as
             that is known beforehand. None: its clients hold no layers.
+        planned: `planned(cohort, t)`, what each client of a round pays where that depends on the others; `cost` is then
+            that of a client alone. None: it does not.
     """
 
     init: Callable[[Generator], State]
@@ -64,6 +66,7 @@ class Method:
     averages: str | None = None
     forward: bool = False
     allocates: Callable[[Cohort, int, Generator], Tensor] | None = None
+    planned: Callable[[Cohort, int], list[ClientCost | None]] | None = None
 
     def price(self, capacity: int, t: int, rank: int | None = None, width: float | None = None) -> ClientCost | None:
         """Return what a client of that capacity pays in round t.
@@ -81,6 +84,8 @@ class Method:
 
     def prices(self, cohort: Cohort, t: int) -> list[ClientCost | None]:
         """Return what each client of a cohort pays in round t."""
+        if self.planned:
+            return self.planned(cohort, t)
         L_n: list[int] = cohort.capacities.tolist()
         given = (cohort.ranks, cohort.widths)
         further = zip(*([None] * len(L_n) if sizes is None else sizes.tolist() for sizes in given), strict=True)

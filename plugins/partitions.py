@@ -96,7 +96,7 @@ def dirichlet(
     balanced: a client that already has its even share of the domain, N/n images, gets no more of a class.
     FedRA's text says only Dirichlet(0.5) and its released code draws so: hence True under both profiles.
     False is the plain draw. min_examples: a domain is drawn again until each of its clients has as many.
-    Client ids are consecutive, domain by domain.
+    Client ids are consecutive, domain by domain. A domain without training images, which is only tested, has none.
 
     Raises: UserError where `min_examples` cannot be had, or was not within 1,000 draws.
     """
@@ -105,14 +105,15 @@ def dirichlet(
         import numpy as np
 
         owner = np.empty(len(y), dtype=np.int64)
-        for d in range(num_domains):
+        trained = np.unique(domain)
+        for place, d in enumerate(trained):
             own = np.flatnonzero(domain == d)
             try:
                 drawn = draw_until(y[own], alpha, clients_per_domain, balanced, min_examples, generator)
             except UserError as error:
                 raise UserError(f"dirichlet: domain {d}: {error}", option="min_examples") from None
-            owner[own] = d * clients_per_domain + drawn
-        return Clients.owning(owner, np.repeat(np.arange(num_domains), clients_per_domain))
+            owner[own] = place * clients_per_domain + drawn
+        return Clients.owning(owner, np.repeat(trained, clients_per_domain))
 
     return partition
 
@@ -188,7 +189,7 @@ def pathological(classes_per_client: Count = 2, clients_per_domain: Count = 5) -
 
     The numbers of clients that have a class differ by at most one over the classes of a domain, and so do the numbers
     of images that the clients of a class have of it. In a domain that lacks so many classes, clients have all that it
-    has. Client ids are consecutive, domain by domain.
+    has. Client ids are consecutive, domain by domain. A domain without training images, which is only tested, has none.
 
     Raises: UserError where no domain has as many classes as a client is to have, or one has more than its clients can
     cover (the images of some would be nobody's), or fewer images of a class than clients that are to have it.
@@ -198,9 +199,10 @@ def pathological(classes_per_client: Count = 2, clients_per_domain: Count = 5) -
         import numpy as np
 
         owner = np.empty(len(y), dtype=np.int64)
-        parts = [np.flatnonzero(domain == d) for d in range(num_domains)]
+        trained = np.unique(domain)
+        parts = [np.flatnonzero(domain == d) for d in trained]
         most = max((len(np.unique(y[own])) for own in parts), default=0)
-        for d, own in enumerate(parts):
+        for place, (d, own) in enumerate(zip(trained, parts, strict=True)):
             labels, of_class = np.unique(y[own], return_inverse=True)
             c = min(classes_per_client, len(labels)) if classes_per_client <= most else classes_per_client
             try:
@@ -208,8 +210,8 @@ def pathological(classes_per_client: Count = 2, clients_per_domain: Count = 5) -
                 drawn = divided(of_class, has, generator)
             except UserError as error:
                 raise UserError(f"pathological: domain {d}: {error}", option=error.option) from None
-            owner[own] = d * clients_per_domain + drawn
-        return Clients.owning(owner, np.repeat(np.arange(num_domains), clients_per_domain))
+            owner[own] = place * clients_per_domain + drawn
+        return Clients.owning(owner, np.repeat(trained, clients_per_domain))
 
     return partition
 

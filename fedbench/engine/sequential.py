@@ -19,7 +19,7 @@ from fedbench.models.backbone import Blocks
 from fedbench.models.draws import Draws
 from fedbench.models.lowrank import FROZEN, Terms, load_additions, pairs, scaled
 from fedbench.models.optimizer import make_optimizer
-from fedbench.models.param_paths import at_classifier, by_layer, holders, places, trained_by
+from fedbench.models.param_paths import at_classifier, by_layer, holders, layer_of, places, trained_by
 from fedbench.models.tokens import counted
 from fedbench.seeding import generator
 from fedbench.types import Cohort, Exit, Job, Plan, Pull, Uploads
@@ -128,7 +128,7 @@ def _tune(
                 loss = counted(own) / counted(y) * job.objective(model(x[part], run, exits), own, job.t)
                 losses[-1] += loss.item()
                 if optimizer is not None:
-                    (loss + pull() + tail() if is_last else loss).backward()
+                    (loss + pull(run) + tail() if is_last else loss).backward()
             if optimizer is None:  # it trains nothing in this round
                 continue
             for tuned in mine.values():
@@ -174,16 +174,21 @@ def _forward_client(
 
 def _term(
     pull: Pull | None, mine: Mapping[str, TrainedParam], rows: Mapping[str, list]
-) -> Callable[[], Tensor | float]:
-    """What a client adds to its loss, from its parameters as they are: strength / 2 ||w - w_start||^2 - <linear, w>."""
+) -> Callable[[Sequence[int]], Tensor | float]:
+    """What a client adds to its loss, from its parameters as they are, outside the layers and in those that a batch
+    runs: strength / 2 ||w - w_start||^2 - <linear, w>."""
     if pull is None or not pull.everywhere:
-        return lambda: 0.0
+        return lambda run: 0.0
     linear = {} if pull.linear is None else dict(places(pull.linear))
     terms = [
-        (tuned.parameter, tuned.loaded, linear[place][len(rows[place])] if linear else 0.0)  # the client's own row
-        for place, tuned in mine.items()
+        (layer_of(place), tuned.parameter, tuned.loaded, linear[place][len(rows[place])] if linear else 0.0)
+        for place, tuned in mine.items()  # with the client's own row
     ]
-    return lambda: sum(pull.strength / 2 * ((w - w_start) ** 2).sum() - (g * w).sum() for w, w_start, g in terms)
+    return lambda run: sum(
+        pull.strength / 2 * ((w - w_start) ** 2).sum() - (g * w).sum()
+        for j, w, w_start, g in terms
+        if j is None or j in run
+    )
 
 
 def _tail(model: Blocks, pull: Pull | None, mine: Mapping[str, TrainedParam], n: int) -> Callable[[], Tensor | float]:

@@ -139,7 +139,8 @@ def layerwise(
     method = Method(
         made.init, made.round, made.predictor, made.cost,
         personal=alone, alone=alone, sizes=offered, holds=made.holds,
-        averages=getattr(aggregate, "averages", None), forward=forward is not None, allocates=made.trains,
+        averages=getattr(aggregate, "averages", None), allocates=made.trains,
+        forward=forward is not None and not forward.passes.sends_weights, planned=made.planned if forward else None,
     )  # fmt: skip
     answer = at or (deepest if predict is full_depth else None)
     return made.handing(method, answer) if answer else method
@@ -315,8 +316,16 @@ class Layerwise:
 
     def trains(self, cohort: Cohort, t: int, generator: Generator) -> Tensor:
         """(N, L) bool, the layers that each client of a round would train if nothing were known of earlier rounds."""
+        return self._first_plan(cohort, t, generator).trains
+
+    def planned(self, cohort: Cohort, t: int) -> list[ClientCost | None]:
+        """What each client of a round would pay in the same way, where everybody takes part."""
+        plan = self._first_plan(cohort, t, seeding.generator(self.setup.seed, t, use="price"))
+        return [self.price(holding_of(plan, n)) for n in range(len(cohort))]
+
+    def _first_plan(self, cohort: Cohort, t: int, generator: Generator) -> Plan:
         nothing = {**alloc.nothing_known(self.model.num_layers), "memory": {}}
-        return self.plan(nothing, t, cohort, generator)[0].trains
+        return self.plan(nothing, t, cohort, generator)[0]
 
     def _alone(self, L_n: int, t: int, rank: int | None) -> Holding:
         """What a client would hold if it were the only one, and the first; in a plan the same for all seeds."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.func import functional_call, jvp
 
 from fedbench.models.backbone import Blocks, identity, once
@@ -27,15 +27,21 @@ class ForwardPasses:
         passes: Of every batch.
         tangents: Whether a pass also computes derivatives along a direction (forward mode).
         copies: How many tensors a client keeps for every trained one, besides the tensor itself.
-        down: How many tensors are sent down for every trained one.
-        scalars: Bytes (down, up) of what is sent in place of trained tensors; None where these are sent.
+        gradients: Whether clients send gradients in place of trained tensors, and are sent the last one with these.
+        scalars: Bytes (down, up) of what is sent in place of trained tensors, from which clients draw them again; None
+            where they are sent.
     """
 
     passes: int = 2
     tangents: bool = False
     copies: int = 0
-    down: int = 1
+    gradients: bool = False
     scalars: tuple[int, int] | None = None
+
+    @property
+    def sends_weights(self) -> bool:
+        """Whether clients send what they have trained."""
+        return self.scalars is None and not self.gradients
 
 
 def forward_pricing(
@@ -44,23 +50,27 @@ def forward_pricing(
     """price(holding, added=0) of such a client, as `fedbench.models.cost.pricing` has it; each measured once."""
     shape = Shape(model)
 
+    def constant(layers: int) -> int:
+        """Bytes of what a client with so many layers could keep; scalars say how to move pre-trained tensors."""
+        return shape.frozen_bytes(layers) + (_pretrained(model, layers) if forward.scalars is not None else 0)
+
     def price(holding: Holding, added: int = 0) -> ClientCost:
         flops, alive = _of_a_pass(shape, holding, objective, image_size, forward.tangents)
         frozen_bytes, sizes = shape.frozen_bytes(holding.depth), tensor_sizes(shape, holding)
-        outside, layer = shape.frozen_bytes(0), shape.frozen_bytes(1) - shape.frozen_bytes(0)
+        outside, layer = constant(0), constant(1) - constant(0)
         held, trained = sum(s.held for s in sizes), sum(s.trained for s in sizes)
         at_once = images_at_once(train)
         head = head_bytes(shape, holding, objective, at_once * image_size)
         words = outside if model.reads_texts else 0
-        frozen = (Sent("embedding", words), Sent("backbone", frozen_bytes - words - added), Sent("additions", added))
+        rest = constant(holding.depth) - words - added
+        frozen = (Sent("embedding", words), Sent("backbone", rest), Sent("additions", added))
         if forward.scalars is not None:
             tuned: tuple[Sent, ...] = (Sent("scalars", *forward.scalars),)
         else:
             kinds = {"adapters": [s for s in sizes if not s.reads], "classifiers": [s for s in sizes if s.reads]}
-            tuned = tuple(
-                Sent(k, sum(s.held + (forward.down - 1) * s.trained for s in of), sum(s.trained for s in of))
-                for k, of in kinds.items()
-            )
+            up = 0 if forward.gradients else 1
+            tuned = tuple(Sent(k, sum(s.held for s in of), up * sum(s.trained for s in of)) for k, of in kinds.items())
+            tuned += (Sent("gradients", trained, trained),) if forward.gradients else ()
         sent = tuple(one for one in (*frozen, *tuned) if one.down or one.up)
         return ClientCost(
             flops_per_image=forward.passes * flops,
@@ -74,6 +84,18 @@ def forward_pricing(
         )
 
     return functools.cache(price)
+
+
+def _pretrained(model: Blocks, layers: int) -> int:
+    """Bytes of the pre-trained tensors that such a client trains, counted as `Blocks.frozen_bytes` counts others."""
+    own = [
+        (f"{path}.", p.nbytes)
+        for path, module in model.model.named_modules()
+        for p in getattr(module, "plain_state", dict)().values()
+        if isinstance(p, nn.Parameter) and p.requires_grad
+    ]
+    outside = sum(nbytes for path, nbytes in own if not path.startswith("blocks."))
+    return outside + layers * sum(nbytes for path, nbytes in own if path.startswith("blocks.0."))
 
 
 def _of_a_pass(

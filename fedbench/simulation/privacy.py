@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -61,8 +61,8 @@ class Privacy:
         local = given.get("local", False)
         if method.alone:
             raise NotApplicable("privacy covers clients that send one update of a model a round and keep no tensors")
-        if local and method.forward:
-            raise NotApplicable("`privacy: {local: true}` adds noise to weights, and clients here send none")
+        if method.forward:
+            raise NotApplicable("privacy adds noise to weights, and clients here send none")
         if not local and (method.averages is None or "feddyn" in (config["train"].get("regularizer") or {})):
             raise NotApplicable("central privacy covers weighted means of uploads alone; `privacy: {local: true}` any")
         return cls(given["clip"], given["noise"], local, config["seed"], method.averages or "uniform")
@@ -142,10 +142,12 @@ class PrivacyLoss:
 
     Attributes:
         settings: The `privacy` of a configuration, or None.
-        sent: By client, from how many rounds the server has used an upload.
+        sends: Called with a client's row of rounds.parquet; whether it has sent its upload, whatever came of that.
+        sent: By client, from how many rounds the server has used an upload, or seen one that has its noise.
     """
 
     settings: Mapping[str, Any] | None
+    sends: Callable[[Mapping[str, Any]], bool] = lambda row: bool(row["arrived"])
     sent: Counter[int] | None = None
 
     def rows(self, t: int, own: Rows, so_far: Rows) -> list[dict[str, Any]]:
@@ -158,11 +160,13 @@ class PrivacyLoss:
         if not self.settings:
             return []
         new = so_far if self.sent is None else own
-        self.sent = (self.sent or Counter()) + Counter(row["client"] for row in new if row["arrived"])
+        local = self.settings.get("local")
+        counts = (row["client"] for row in new if row["arrived"] or local and self.sends(row))
+        self.sent = (self.sent or Counter()) + Counter(counts)
         return [{"round": t + 1, "epsilon": self.epsilon(max(self.sent.values(), default=0))}]
 
     def epsilon(self, rounds: int) -> float:
-        """The epsilon of a client of whom the server has used the uploads of so many rounds."""
+        """The epsilon of a client of whom the uploads of so many rounds count."""
         assert self.settings is not None
         sensitivity = 2.0 if self.settings.get("local") else 1.0
         return epsilon(sensitivity * math.sqrt(rounds) / self.settings["noise"], self.settings.get("delta", DELTA))

@@ -53,7 +53,7 @@ class RoundRecords:
             )
         self.clocked = Clock(config, federation)
         self.kept = ClientStorage.said(config)
-        self.privacy_loss = PrivacyLoss(config.get("privacy"))
+        self.privacy_loss = PrivacyLoss(config.get("privacy"), self._sends)
         self.seed = config["seed"]
 
     def enter(self, tables: Tables, t: int, report: Report) -> Rows:
@@ -151,6 +151,11 @@ class RoundRecords:
         """What the round has cost the client that sent most often; nothing where uploads have no noise."""
         return self.privacy_loss.rows(t, own, so_far)
 
+    def _sends(self, row: Mapping[str, Any]) -> bool:
+        """Whether the client of a row of rounds.parquet sent its work, also if that was refused or came too late."""
+        client = row["client"]
+        return self.faults.fate(row["round"] - 1, client, self.federation.steps(client)).arrives
+
     def uploads(self, t: int, report: Report) -> Rows:
         """One row for every upload that was spoilt or refused."""
         rows = []
@@ -187,8 +192,12 @@ class RoundRecords:
         return [{"round": t + 1, "clients": len(clients), **self.clocked.row(times, sent)}]
 
     def layers(self, t: int, model: Blocks | Plain, before: State, after: State, report: Report) -> Rows:
-        """One row for each layer that has adapters. before, after: the states around the round."""
+        """One row for each layer that has adapters; of clients that send gradients, the rows of uploads are no models.
+        before, after: the states around the round."""
         found = effects(model, before, after, report, self.weights) if isinstance(model, Blocks) else []
+        if any(one.what == "gradients" and one.up for cost in report.cost[:1] for one in cost.sent):
+            none = math.nan
+            found = [replace(e, client_update_norm=none, aggregation_error=none, product_norm=none) for e in found]
         return [{"round": t + 1, **asdict(effect)} for effect in found]
 
     def eval(self, t: int, scores: Iterable[Score]) -> Rows:

@@ -13,7 +13,7 @@ class Sent:
 
     Attributes:
         what: `backbone` (frozen), `additions` (to it, last), `adapters`, `classifiers`, `weights`, `features`,
-            `gradients`, `losses`, `counts` or `images`.
+            `gradients`, `scalars`, `losses`, `counts` or `images`.
         down: Bytes to the client in a round, whatever the number of its steps.
         up: Bytes from the client in a round.
         down_per_image: Bytes to the client for every image of every step.

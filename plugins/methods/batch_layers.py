@@ -52,8 +52,11 @@ def batch_layers(setup: Setup, aggregator: Ref = "weighted_mean", objective: Ref
 
     def charged(L_n: int) -> ClientCost:
         """Of a model of L_n layers, with the weights of the others, which are there and travel."""
+        whole = base.price(L, 0)
+        assert whole is not None
+        adapters = sum(p.nbytes for p in model.r(0).values())  # of a layer
         own = price(cost.whole(L_n, head_at_end(L_n)))
-        return own if L_n == L else with_layers(own, price(cost.whole(L, head_at_end(L))), L - L_n, setup)
+        return whole if L_n == L else with_layers(own, whole, L - L_n, adapters, setup)
 
     def round(state: State, t: int, cohort: Cohort, generator: Generator) -> tuple[State, Report]:
         new, report = base.round(state, t, cohort, generator)
@@ -62,15 +65,15 @@ def batch_layers(setup: Setup, aggregator: Ref = "weighted_mean", objective: Ref
     return replace(base, round=round, cost=lambda L_n, t: charged(L_n))
 
 
-def with_layers(own: ClientCost, whole: ClientCost, more: int, setup: Setup) -> ClientCost:
+def with_layers(own: ClientCost, whole: ClientCost, more: int, adapters: int, setup: Setup) -> ClientCost:
     """The cost of a shallow model whose client also holds so many layers that a batch does not run: their frozen
-    weights, adapters, gradients and optimizer's state; what is sent is that of the whole model."""
+    weights, adapters (bytes of a layer's), gradients and optimizer's state; what is sent is that of the whole model,
+    whose batches, too, can be computed in parts or not."""
     assert own.frozen is not None
-    adapters = (whole.bytes_up - own.bytes_up) // more  # of a layer
     states = 2 + optimizer_states(setup.train["optimizer"]) + cost.regularizer_copies(setup.train)
     resident = more * (own.frozen.layer + states * adapters)
     travelling = replace(own, bytes_down=whole.bytes_down, bytes_up=whole.bytes_up, sent=whole.sent)
-    return replace(travelling, memory_bytes=own.memory_bytes + resident)
+    return replace(travelling, memory_bytes=own.memory_bytes + resident, passes=own.passes if whole.passes else ())
 
 
 @hookimpl

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from fedbench import hookimpl
+from fedbench.errors import NotApplicable
 from fedbench.families.deployed_submodel import deepest
 from fedbench.families.layerwise import full_depth, head_at_end, layerwise
 from fedbench.method import Method, Predict, Ref, Setup, State
@@ -28,7 +30,8 @@ def block_stages(
 
     With B blocks of L layers, block b has the layers floor(b L / B) + 1 to floor((b + 1) L / B), and round t of T is in
     stage floor(t B / T). So a client keeps the activations of one block, whatever the depth; it takes part if it can
-    train the largest block, and holds the weights of all layers so far. The model is that of the last stage.
+    train the largest block, and holds the weights of all layers so far. The model is that of the last stage, which runs
+    whole or not at all. Not applicable where no client can ever train the largest block.
 
     Ours, after SmartFreeze (Wu et al., arXiv 2408.09101) and ProFL (arXiv 2404.13349), of which the abstracts were
     read: what decides there when a block has converged, the output modules that stand for the blocks above, the stage
@@ -37,8 +40,11 @@ def block_stages(
     L, T = in_layers(setup.backbone).num_layers, setup.train["rounds"]
     in_turn = BlocksInTurn(min(blocks, L), L, T)
     largest = max(high - low for low, high in map(in_turn.bounds, range(in_turn.B)))
+    if setup.scenario.capacities.max() < largest:
+        raise NotApplicable(f"no client can train a block of {largest} layers: take more blocks")
     method_aggregate = setup.component("aggregator", aggregator)
 
+    @functools.wraps(method_aggregate)
     def aggregate(state: State, uploads: Uploads, plan: Plan, cohort: Cohort) -> State:
         new: State = method_aggregate(state, uploads, plan, cohort)
         return {**new, "memory": {**new["memory"], DEPTH: int(plan.M.sum(1).max())}}
@@ -51,7 +57,7 @@ def block_stages(
         depth_of=lambda L_n: L_n if L_n >= largest else None,
         predict=so_far,
         at=deepest,
-        sizes=lambda model: [Size(largest)],
+        sizes=lambda model: [Size(L)],  # what it takes to run it; `depth_of` says who trains
     )
 
 
@@ -77,7 +83,7 @@ class BlocksInTurn:
 
     def stage(self, t: int) -> int:
         """Return the block that is trained in round t."""
-        return min(self.B - 1, t * self.B // self.T)
+        return min(t, self.T - 1) * self.B // self.T  # after the last round as in it
 
     def __call__(self, capacities: Tensor, num_layers: int, round: int) -> Plan:
         """Return M and what of it is trained, the same for all clients."""

@@ -46,8 +46,8 @@ def fwdllm(
     (UbiquitousLearning/FwdLLM at 36ecdbc). server_lr: of the server's step; None for the suite's `train.optimizer.lr`.
     Ours: a half has every other client, over all tensors, where the code has the earlier estimates of one layer in one
     half and the later ones in the other; the mean is over directions, where the code divides their sum by the number of
-    examples; rates follow `train.optimizer.schedule`. Gradients are charged as they travel in the code: adapters and
-    classifier up, and down together with the last gradient.
+    examples; rates follow `train.optimizer.schedule`, and momentum, weight decay, `head_lr`, clipping and dropout have
+    no say. Gradients are charged as they travel in the code: up, and the last one down with adapters and classifier.
     """
     L = in_layers(setup.backbone).num_layers
 
@@ -86,7 +86,7 @@ def fwdllm(
         return {**state, **moved, "memory": {**memory, OLD: mapped(lambda place, _: g[place].clone(), state)}}
 
     # The weights as they came, the sum, the last gradient, which is also sent down, and one direction.
-    forward = ForwardOnly(steps, ForwardPasses(passes=2, copies=4, down=2))
+    forward = ForwardOnly(steps, ForwardPasses(passes=2, copies=4, gradients=True))
     return layerwise(setup, "prefix", aggregate, objective, depth_of=lambda L_n: L, forward=forward)
 
 

@@ -157,7 +157,7 @@ def splitlora(
     and the head. Both train the adapters of what they hold, and those of the clients are averaged after every round.
 
     client_layers: null takes 3, as the authors' code, whatever clients could hold. server: it steps after every
-    client's batch, `in_turn` as there, or once along the mean over the batches of all, `together`. server_lr,
+    client's batch, `in_turn` as there, or once along the mean over all their examples or tokens, `together`. server_lr,
     server_optimizer: null takes the clients', and the server's moments last from round to round. aggregator: the plain
     mean, as there. Ours: a client's optimizer starts afresh in every round; both sides are clipped by themselves; the
     server learns nothing of a client that does not arrive; faults and the guard see adapters alone.

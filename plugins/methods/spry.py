@@ -77,7 +77,7 @@ def spry(
 def dealt(N: int, L: int, t: int) -> Tensor:
     """(N, L) bool: layer j to client j + t modulo N; of more clients than layers, client n has layer n + t modulo L."""
     n, j = torch.arange(N)[:, None], torch.arange(L)
-    return (j + t) % N == n if N <= L else (n + t) % L == j
+    return (j + t) % max(N, 1) == n if N <= L else (n + t) % L == j
 
 
 @hookimpl

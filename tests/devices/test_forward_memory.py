@@ -12,6 +12,7 @@ from fedbench.models.adapter import seed_dropout
 from fedbench.models.counting import to_answer, to_run
 from fedbench.runner.runner import load
 from fedbench.simulation.simulation import Simulation
+from fedbench.testing.setups import setup_of, tiny_vit
 from fedbench.types import Exit
 
 SUITE = """
@@ -187,6 +188,33 @@ def test_flops_and_bytes_are_those_of_forward_passes_and_scalars(trials):
     fwdllm = cost_of(trials["micro", "fwdllm"][1])
     tuned = backward.bytes_up
     assert fwdllm.bytes_up == tuned and fwdllm.bytes_down == backward.bytes_down + tuned
+    assert [one.what for one in fwdllm.sent if one.up] == ["gradients"]
+
+
+def tiny_cost(registry, size, adapter="lora", *, method, **train):
+    setup = setup_of(registry, tiny_vit(), [4], {"name": adapter}, **train)
+    return registry.make("method", method, setup=setup).price(size, 0)
+
+
+@pytest.mark.parametrize("adapter", ["full", "bitfit"])
+def test_pre_trained_weights_that_scalars_move_are_sent_like_frozen_ones(registry, adapter):
+    lora, moved = (tiny_cost(registry, 4, kind, method={"name": "fedkseed"}) for kind in ("lora", adapter))
+    assert moved.sent == lora.sent and moved.frozen == lora.frozen
+
+
+def test_layers_a_batch_does_not_run_take_no_less_memory_under_a_codec(registry):
+    plain, coded = (
+        tiny_cost(registry, 2, method={"name": "batch_layers"}, uploads=codec) for codec in (None, {"codec": "int8"})
+    )
+    assert coded.memory_bytes == plain.memory_bytes and coded.bytes_up < plain.bytes_up
+
+
+def test_a_batch_of_few_layers_is_whole_where_the_loss_is_no_mean_over_images(registry):
+    def spread(exits, y, t):
+        return F.cross_entropy(exits[0], y) + exits[0].std()
+
+    method = {"name": "batch_layers", "objective": spread}
+    assert all(tiny_cost(registry, size, method=method, micro_batch="auto").passes == () for size in (2, 4))
 
 
 def test_a_stage_is_charged_the_activations_of_its_block_alone(trials):

@@ -143,8 +143,10 @@ def test_rounds_equal_plain_loops(registry, name, loop, options, engine):
     method, state, cohort = prepared(registry, name, engine, **options)
     for t in range(2):
         expected = loop(flat(state), cohort.batches, t)
-        state, _ = method.round(state, t, cohort, generator(0, t))
+        state, report = method.round(state, t, cohort, generator(0, t))
         torch.testing.assert_close(flat(state), expected, rtol=1e-9, atol=1e-9)
+        assert method.prices(cohort, t) == report.cost
+    assert method.round(state, 2, cohort.only([]), generator(0, 2))[0] is state
 
 
 def test_fwdllm_equals_plain_loops_while_it_waits_and_when_it_steps(registry):

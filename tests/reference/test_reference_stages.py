@@ -11,8 +11,10 @@ from torch.nn import functional as F
 
 from fedbench.engine import cohort as fast
 from fedbench.engine import sequential
+from fedbench.errors import NotApplicable
 from fedbench.seeding import generator, numpy_generator
 from fedbench.testing.setups import cohort_of, setup_of, tiny_vit
+from fedbench.types import Size
 
 pytestmark = pytest.mark.usefixtures("counted_once", "never_counted")
 
@@ -52,8 +54,8 @@ def stage_loop(w, batches, t, clients):
     return w | {k: sum(EXAMPLES[n] / total * uploads[n][k] for n in clients) for k in mine}
 
 
-def batch_loop(w, batches, t, capacities):
-    """L_n other layers in each batch; neither a step nor momentum for what it does not run."""
+def batch_loop(w, batches, t, capacities, mu):
+    """L_n other layers in each batch; neither a step, momentum nor FedProx's pull for what it does not run."""
     uploads = []
     for n, L_n in enumerate(capacities):
         own, velocity = dict(w), {}
@@ -63,7 +65,7 @@ def batch_loop(w, batches, t, capacities):
             leaves = {k: own[k].clone().requires_grad_() for k in mine}
             loss = F.cross_entropy(logits_of(own | leaves, x, layers), y)
             for k, g in zip(mine, torch.autograd.grad(loss, [*leaves.values()]), strict=True):
-                direction = g + 0.01 * own[k]
+                direction = g + mu * (own[k] - w[k]) + 0.01 * own[k]
                 velocity[k] = 0.9 * velocity[k] + direction if k in velocity else direction
                 own[k] = own[k] - 0.1 * velocity[k]
         uploads.append(own)
@@ -71,9 +73,9 @@ def batch_loop(w, batches, t, capacities):
     return {k: sum(e / total * up[k] for e, up in zip(EXAMPLES, uploads, strict=True)) for k in w}
 
 
-def prepared(registry, engine, capacities, **method):
-    adapter = {"name": "lora", "rank": R, "alpha": ALPHA}
-    setup = setup_of(registry, tiny_vit(), capacities, adapter, optimizer=OPTIMIZER, clip=None, rounds=T)
+def prepared(registry, engine, capacities, regularizer=None, **method):
+    adapter, how = {"name": "lora", "rank": R, "alpha": ALPHA}, {"clip": None, "regularizer": regularizer}
+    setup = setup_of(registry, tiny_vit(), capacities, adapter, optimizer=OPTIMIZER, rounds=T, **how)
     method = registry.make(
         "method", method or {"name": "block_stages", "blocks": B}, setup=replace(setup, engine=engine)
     )
@@ -95,27 +97,28 @@ def test_every_stage_equals_plain_loops_and_answers_with_the_layers_so_far(regis
         depth = 2 + 2 * (t >= T // 2)
         assert report.plan.M.sum(1).tolist() == [depth] * 3 and report.plan.trains.sum(1).tolist() == [2] * 3
         torch.testing.assert_close(method.predictor(state)(x), logits_of(flat(state), x, range(depth)))
+    assert list(method.sizes) == [Size(4)] and method.running(Size(3)) is None and method.running(Size(4))
+    assert torch.equal(method.at(state, Size(4))(x), method.predictor(state)(x))
+    assert method.averages == "examples"  # as its aggregator says
 
 
-def test_nobody_takes_part_who_can_train_no_block(registry):
-    method, state, cohort = prepared(registry, sequential.train, [1, 1])
-    after, report = method.round(state, 0, cohort, generator(0, 0))
-    assert len(report.cohort) == 0 and torch.equal(flat(after)["head.bias"], flat(state)["head.bias"])
-    assert [size.capacity for size in method.sizes] == [2]
+def test_it_is_not_applicable_where_nobody_can_train_the_largest_block(registry):
+    with pytest.raises(NotApplicable, match="no client can train a block of 2 layers"):
+        prepared(registry, sequential.train, [1, 1])
 
 
 def test_more_blocks_than_layers_are_one_for_each(registry):
-    setup = setup_of(registry, tiny_vit(), [1])
-    method = registry.make("method", {"name": "block_stages", "blocks": 9}, setup=setup)
-    assert [size.capacity for size in method.sizes] == [1]
+    method, _, _ = prepared(registry, sequential.train, [1], name="block_stages", blocks=9)
+    assert method.price(1, 0) == method.price(4, 0)
 
 
+@pytest.mark.parametrize("mu", [0.0, 0.5])
 @pytest.mark.parametrize("engine", [sequential.train, fast.train])
-def test_layers_of_a_batch_equal_plain_loops(registry, engine):
-    capacities = [4, 2, 1, 3]
-    method, state, cohort = prepared(registry, engine, capacities, name="batch_layers")
+def test_layers_of_a_batch_equal_plain_loops(registry, engine, mu):
+    capacities, pull = [4, 2, 1, 3], {"fedprox": mu} if mu else None
+    method, state, cohort = prepared(registry, engine, capacities, pull, name="batch_layers")
     for t in range(2):
-        expected = batch_loop(flat(state), cohort.batches, t, capacities)
+        expected = batch_loop(flat(state), cohort.batches, t, capacities, mu)
         state, report = method.round(state, t, cohort, generator(0, t))
         torch.testing.assert_close(flat(state), expected, rtol=1e-11, atol=1e-11)
         assert report.plan.M.all() and len(report.cost) == 4

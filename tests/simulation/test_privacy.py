@@ -37,7 +37,7 @@ scenarios:
   usual: {privacy: {clip: 0.5, noise: 0.8, delta: 1.0e-5, local: false}}
   local: {privacy: {clip: 0.5, noise: 0.8, local: true}}
   corrected: {privacy: {clip: 0.5, noise: 0.8}, train: {regularizer: {feddyn: 0.1}}}
-methods: [fedra, fedit, fslora, depthfl, legend, flora, ditto, fedavg, fedv, hetlora, fedkseed]
+methods: [fedra, fedit, fslora, depthfl, legend, flora, ditto, fedavg, fedv, hetlora, fedkseed, fwdllm, spry]
 """
 
 
@@ -210,6 +210,8 @@ def test_a_cell_on_nodes_has_the_noise_of_the_simulated_one(configs, registry, t
         ("local", "fedavg", "one update of a model a round"),
         ("local", "fedv", "one update of a model a round"),
         ("local", "fedkseed", "adds noise to weights, and clients here send none"),
+        ("central", "fedkseed", "adds noise to weights, and clients here send none"),
+        ("local", "fwdllm", "adds noise to weights, and clients here send none"),
     ],
 )
 def test_a_method_that_is_not_covered_is_not_applicable_and_says_why(configs, registry, scenario, method, why):
@@ -217,8 +219,9 @@ def test_a_method_that_is_not_covered_is_not_applicable_and_says_why(configs, re
         Simulation(configs[scenario, method], registry)
 
 
-def test_local_noise_goes_with_any_aggregator(configs, registry):
-    Simulation(configs["local", "flora"], registry)
+@pytest.mark.parametrize("method", ["flora", "spry"])
+def test_local_noise_goes_with_any_aggregator_and_way_to_train(configs, registry, method):
+    Simulation(configs["local", method], registry)
 
 
 def test_privacy_is_part_of_what_a_cell_is_and_saying_nothing_is_not(configs):

@@ -17,8 +17,10 @@ from fedbench.runner.estimate import Costs
 from fedbench.seeding import generator
 from fedbench.simulation.checkpoint import Progress
 from fedbench.simulation.evaluation import Score
+from fedbench.simulation.faults import Faults
 from fedbench.simulation.federated_data import EvalSplit
 from fedbench.simulation.federation import Federation
+from fedbench.simulation.privacy import epsilon
 from fedbench.simulation.round_records import RoundRecords
 from fedbench.simulation.simulation import Simulation, source_of
 from fedbench.suite.setting_layers import EACH_EPOCH
@@ -70,6 +72,18 @@ def test_a_score_is_a_row_with_its_share(registry, cells):
         (3, "test", "odd", 4, "n/last", 5.0, 5),
     ]
     assert all(row.keys() == COLUMNS["eval"].keys() for row in ledger.eval(3, scores))
+
+
+@pytest.mark.parametrize("local", [False, True])
+def test_uploads_that_carry_noise_of_their_own_count_also_where_they_were_refused(cells, local):
+    """Or came too late: nothing arrives, and who has dropped out has sent nothing."""
+    faults, rounds = Faults({"dropout": 0.5}, 0), range(6)
+    config = {**cells["skew", "fedra"], "privacy": {"clip": 1.0, "noise": 2.0, "local": local}}
+    records = RoundRecords(config, None, SimpleNamespace(faults=faults, steps=lambda client: 3))
+    rows = [{"round": t + 1, "client": n, "arrived": False} for t in rounds for n in (0, 1)]
+    (found,) = records.privacy(5, rows[-2:], rows)
+    most = max(sum(faults.fate(t, n, 3).arrives for t in rounds) for n in (0, 1))
+    assert 0 < most < 6 and found["epsilon"] == (epsilon(2 * math.sqrt(most) / 2.0, 1e-5) if local else 0.0)
 
 
 def test_layers_held_and_trained_and_the_rank_are_told_apart(registry, cells):
@@ -264,3 +278,11 @@ def test_nothing_is_told_of_products_that_a_method_weighs_in_words_of_its_own(re
     layers = progress.tables["layers"]
     assert any(row["holders"] > 1 for row in layers)
     assert all(math.isnan(row["aggregation_error"]) is not known for row in layers if row["holders"])
+
+
+def test_of_clients_that_send_gradients_layers_have_the_change_of_the_model_alone(registry, cells):
+    Simulation(cells["skew", "fwdllm"], registry).run(progress=(progress := Progress()))
+    unknown = ("client_update_norm", "aggregation_error", "product_norm")
+    layers = progress.tables["layers"]
+    assert layers and all(math.isfinite(row["update_norm"]) for row in layers)
+    assert all(math.isnan(row[name]) for row in layers for name in unknown)

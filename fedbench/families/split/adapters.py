@@ -20,14 +20,16 @@ from fedbench.families.aggregation import PLAIN_MEAN
 from fedbench.families.batch_parts import refuse_for_a_cut
 from fedbench.families.layerwise import full_depth
 from fedbench.families.split import split_cost
+from fedbench.families.split.cut import after_layers
 from fedbench.families.split.server import OwnOptimizer, ServerOptimizer, of_server
 from fedbench.method import Method, Predict, Ref, Setup, State
 from fedbench.models.adapter import seed_dropout
 from fedbench.models.backbone import HEAD, Blocks, in_layers, load
 from fedbench.models.codec import refuse_coded
 from fedbench.models.draws import Draws
+from fedbench.models.lowrank import FROZEN
 from fedbench.models.optimizer import make_optimizer
-from fedbench.models.param_paths import at_classifier, by_layer, layer_of, places
+from fedbench.models.param_paths import at_classifier, by_layer, layer_of, name_of, places
 from fedbench.models.tokens import counted, over_tokens
 from fedbench.options import Count, NotNegative, judged
 from fedbench.seeding import generator
@@ -116,7 +118,7 @@ class SplitAdapters:
         sides: tuple[Params, Params] = {}, {}
         for place, parameter in self.model.trained().items():
             j = layer_of(place)
-            sides[at_classifier(place) if j is None else j >= self.c][place] = parameter
+            sides[after_layers(name_of(place)) if j is None else j >= self.c][place] = parameter
         return sides
 
     def init(self, generator: Generator) -> State:
@@ -144,7 +146,10 @@ class SplitAdapters:
             return state, report
         now = {place: p.detach().clone() for place, p in server_side.items()}
         learnt = by_layer({**before, **now}, self.model.num_layers)
-        return self.aggregate({**state, **learnt, "server": server.kept()}, uploads, plan, cohort), report
+        new = self.aggregate({**state, **learnt, "server": server.kept()}, uploads, plan, cohort)
+        if FROZEN in new:
+            raise NotApplicable("the aggregator adds to frozen weights, which stay as they are where a model is cut")
+        return new, report
 
     @property
     def _heads(self) -> list[nn.Parameter]:
@@ -182,16 +187,17 @@ class SplitAdapters:
         server.step(gradient, rates["lr"] if self.server_lr is None else self.server_lr, rates.get("head_lr") or 0.0)
 
     def plan(self, N: int) -> Plan:
-        """Everybody has the first layers, and nobody a classifier."""
+        """Everybody has the first layers, and nobody what the server has after the last."""
         M = torch.zeros(N, self.model.num_layers, dtype=torch.bool, device="cpu")
         M[:, : self.c] = True
-        return Plan(M, [[] for _ in range(N)])
+        after = [name_of(place) for place in self.sides[1] if layer_of(place) is None]
+        return Plan(M, [[] for _ in range(N)], frozen=after)
 
     def _uploads(self, clients: Sequence[_Client], cohort: Cohort) -> Uploads:
         """The clients' adapters; of what the server has no row."""
         rows = {
-            place: torch.stack([client.own[place] for client in clients])
-            if place in self.sides[0]
+            place: torch.stack([client.own[place].detach() for client in clients])
+            if clients and place in self.sides[0]
             else p.detach().new_empty(0, *p.shape)
             for place, p in self.model.trained().items()
         }

@@ -11,9 +11,15 @@ from torch import Tensor, nn
 
 from fedbench.errors import NotApplicable, UserError
 from fedbench.models.backbone import HEAD, Blocks, Classifier, redraw
+from fedbench.models.param_paths import of_classifier
 from fedbench.seeding import generator, seed_of
 
 AFTER = ("norm", "fc_norm", "attn_pool", "head_drop")  # what timm's models compute after their blocks
+
+
+def after_layers(name: str) -> bool:
+    """Whether a tensor outside the layers is used after them, by its name in `Blocks.shared`."""
+    return of_classifier(name) or name.removeprefix("model.").split(".")[0] in (*AFTER, "lm_head")
 
 
 class Cut:

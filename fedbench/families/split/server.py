@@ -138,7 +138,7 @@ class OwnOptimizer:
             kept: By parameter, as `kept` gave it; empty before the first step.
             heads: Those that are classifiers', where they have a rate of their own.
         """
-        self.w_E = w_E
+        self.w_E, self.heads = w_E, set(map(id, heads))
         rates = {"lr": 0.0, "head_lr": 0.0 if heads else None}
         self.optimizer = make_optimizer(list(w_E.values()), {**options, **rates}, heads=heads)
         for name, parts in kept.items():
@@ -148,8 +148,8 @@ class OwnOptimizer:
 
     def step(self, gradient: Tensors, lr: float, head_lr: float = 0.0) -> None:
         """One step on this gradient."""
-        for group, rate in zip(self.optimizer.param_groups, (lr, head_lr), strict=False):
-            group["lr"] = rate
+        for group in self.optimizer.param_groups:
+            group["lr"] = head_lr if id(group["params"][0]) in self.heads else lr
         for name, w in self.w_E.items():
             w.grad = gradient[name]
         self.optimizer.step()

@@ -10,12 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedbench.families.split.cut import AFTER, Cut
+from fedbench.families.split.cut import Cut, after_layers
 from fedbench.models.backbone import HEAD, Blocks, identity, once, parameters_of
 from fedbench.models.cost import Shape, head_bytes, whole
 from fedbench.models.counting import BATCH, blank, count, most_alive, one_image, quickest
 from fedbench.models.optimizer import optimizer_states
-from fedbench.models.param_paths import of_classifier
 from fedbench.types import ClientCost, Exit, Frozen, Objective, Sent, ServerCost
 
 
@@ -208,7 +207,7 @@ def of_adapters(
     frozen = {name: p.nbytes for name, p in model.model.named_parameters() if not p.requires_grad}
     layer = sum(nbytes for name, nbytes in frozen.items() if name.startswith("blocks.0."))
     rest = {name: nbytes for name, nbytes in frozen.items() if not name.startswith("blocks.")}
-    behind = sum(nbytes for name, nbytes in rest.items() if name.split(".")[0] in (*AFTER, "lm_head"))
+    behind = sum(nbytes for name, nbytes in rest.items() if after_layers(f"model.{name}"))
     outside, batch = sum(rest.values()) - behind, train["batch_size"]
     words = outside if model.reads_texts else 0
     labels = 8 * (image_size if model.predicts_tokens else 1)
@@ -268,7 +267,7 @@ def _halves(model: Blocks, c: int, loss: Objective, image_size: int) -> tuple[Cu
 def _trained(model: Blocks, first: int, last: int) -> Mapping[str, Tensor]:
     """What is trained of these layers, and of what stands before them or behind them all."""
     own = {f"{j}.{name}": p for j in range(first, last) for name, p in model.r(j).items()}
-    return own | {name: p for name, p in model.shared().items() if of_classifier(name) == (first > 0)}
+    return own | {name: p for name, p in model.shared().items() if after_layers(name) == (first > 0)}
 
 
 def _through(model: Blocks, x: Tensor, c: int) -> Tensor:

@@ -23,7 +23,7 @@ from fedbench.results.scores import higher_is_better, is_fraction, mean, reaches
 # In the order of a round: what is given once, and then what every step exchanges.
 KINDS = (
     *("embedding", "backbone", "additions", "adapters", "classifiers", "weights"),
-    *("features", "gradients", "losses", "counts", "images"),
+    *("features", "gradients", "scalars", "losses", "counts", "images"),
 )
 # The tables of `costs`, with their captions.
 PARTS = {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+import timm
 import torch
 from test_split_cost import BLOCK, BLOCK_BACK, HEAD, OF_BLOCK, OF_HEAD, PATCHES, matmul
 from uncut import C, D, H, L, T
@@ -14,7 +15,7 @@ from fedbench.families.split import split, split_adapters
 from fedbench.models.backbone import Blocks
 from fedbench.models.param_paths import at_classifier, layer_of, places
 from fedbench.seeding import generator
-from fedbench.testing.setups import cohort_of, setup_of, tiny_vit
+from fedbench.testing.setups import check_state, cohort_of, setup_of, tiny_vit
 
 pytestmark = pytest.mark.usefixtures("counted_once")
 
@@ -70,6 +71,38 @@ def test_what_a_cut_model_cannot_have_is_not_applicable(registry, told):
         split(setup_of(registry, tiny_vit(), [L], **NOT_APPLICABLE[told]))
 
 
+def test_an_aggregator_that_adds_to_frozen_weights_is_not_applicable(registry):
+    method, state = made(registry, client_layers=2, aggregator="exact_mean")
+    with pytest.raises(NotApplicable, match="adds to frozen weights"):
+        method.round(state, 0, cohort_of([L] * 3), generator(0, 0))
+
+
+def test_no_graph_goes_on_from_round_to_round_and_nobody_changes_nothing(registry):
+    method, state = made(registry, client_layers=2)
+    state, report = method.round(state, 0, cohort_of([L] * 3), generator(0, 0))
+    check_state(state)
+    assert not any(rows.requires_grad for _, rows in places(vars(report.uploads)))
+    assert method.round(state, 1, cohort_of([L] * 3).only([]), generator(0, 1))[0] is state
+
+
+def test_adapters_behind_the_last_layer_are_the_servers(registry):
+    """Those of a pooling by attention: clients neither train, hold nor send them."""
+
+    def made(targets):
+        shape = {"img_size": 8, "patch_size": 4, "embed_dim": D, "depth": L, "num_heads": 2, "num_classes": 0}
+        model = timm.models.VisionTransformer(**shape, mlp_ratio=2.0, global_pool="map", class_token=False)
+        return split_adapters(setup_of(registry, model, [L] * 3, {**LORA, "targets": targets}), client_layers=2)
+
+    plain, pooling = made(["attn.proj"]), made(["attn.proj", "attn_pool.proj"])
+    costs = [method.cost(L, 0) for method in (plain, pooling)]
+    assert costs[0].sent == costs[1].sent and costs[0].memory_bytes == costs[1].memory_bytes
+    assert costs[0].server.memory_bytes < costs[1].server.memory_bytes
+    state = pooling.init(generator(0))
+    new, report = pooling.round(state, 0, cohort_of([L] * 3), generator(0, 0))
+    assert all(len(rows) == 0 for rows in report.uploads.shared.values())
+    assert "shared/model.attn_pool.proj.lora_B" in apart(dict(places(state)), dict(places(new)))
+
+
 @pytest.mark.parametrize("server", ["in_turn", "together"])
 def test_a_server_without_a_rate_learns_nothing_and_clients_do(registry, server):
     method, state = made(registry, client_layers=2, server=server, server_lr=0)
@@ -98,8 +131,9 @@ def test_a_client_that_does_not_arrive_changes_neither_side(registry, server):
 
 
 @pytest.mark.parametrize(("options", "moves"), [({}, False), ({"server_lr": 0.1}, True)])
-def test_the_clients_rate_for_classifiers_is_the_servers_too_unless_it_has_its_own(registry, options, moves):
-    setup = setup_of(registry, tiny_vit(), [L] * 3, LORA, optimizer={**SGD, "head_lr": 1e-30}, clip=1.0)
+@pytest.mark.parametrize("adapter", [LORA, {"name": "vpt", "prompts": 2}])  # prompts leave the server its classifier
+def test_the_clients_rate_for_classifiers_is_the_servers_too_unless_it_has_its_own(registry, options, moves, adapter):
+    setup = setup_of(registry, tiny_vit(), [L] * 3, adapter, optimizer={**SGD, "head_lr": 1e-30}, clip=1.0)
     method = split_adapters(setup, client_layers=2, **options)
     state = method.init(generator(0))
     new, _ = method.round(state, 0, cohort_of([L] * 3, [4, 6, 2]), generator(0, 0))

@@ -75,10 +75,11 @@ def test_by_domain_default_is_one_client_per_domain_and_draws_nothing():
     assert generator.random() == np.random.default_rng(0).random()
 
 
-def test_a_domain_that_nobody_trains_on_has_no_client():
+@pytest.mark.parametrize("split", [by_domain(2), dirichlet(clients_per_domain=2, min_examples=1), pathological(2, 2)])
+def test_a_domain_that_nobody_trains_on_has_no_client(split):
     y, domain = labels(4, 5, 2)
     trained = np.isin(domain, [1, 3])
-    clients = by_domain(clients_per_domain=2)(y[trained], domain[trained], 4, np.random.default_rng(0))
+    clients = split(y[trained], domain[trained], 4, np.random.default_rng(0))
     assert [(client.id, client.domain) for client in clients] == [(0, 1), (1, 1), (2, 3), (3, 3)]
     assert all((domain[trained][client.indices] == client.domain).all() for client in clients)
 
