@@ -29,6 +29,7 @@ WRITTEN = [path for path in sorted(ROOT.glob("fedbench/scaffold/**/*")) if path.
 SUITES = sorted(ROOT.glob("suites/**/*.yaml"))
 OTHERS = {
     "--porcelain",
+    "--unshallow",
     "--untracked-files",
     "--array",
     "--no-deps",

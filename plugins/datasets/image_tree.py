@@ -243,7 +243,7 @@ class Tree:
             self.faults.append(f"no domain has an image of the class {name!r}{suggestion(name, folders, '')}")
         images = [paths for found in self.images.values() for paths in found.values()]
         if self.tests is None and images and not self.faults and max(map(len, images)) < 2:
-            self.faults.append(f"{self.root}: there is one image of each class; training and test need one each")
+            self.faults.append(f"{self.root} has one image of each class; training and test need one each")
 
     def _folders(self, entries: Iterable[os.DirEntry[str]], wanted: Sequence[str] | None) -> list[str]:
         """The names of folders among the entries. A link that leads to none may have been one."""
