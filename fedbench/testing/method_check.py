@@ -223,7 +223,8 @@ def _check_round(method: Method, state: State, t: int, cohort: Callable[..., Coh
     for name in ("arrived", "loss", "steps", "seconds"):
         expect(len(getattr(up, name)) == N, f"report.uploads.{name} must have one entry for each of {N} clients")
     returned = report.plan.trains[up.arrived].any(0)
-    for j in (~returned).nonzero().flatten().tolist() if "r" in new else ():
+    by_clients = "r" in new and not any(cost.server for cost in report.cost)  # else the server trains layers, too
+    for j in (~returned).nonzero().flatten().tolist() if by_clients else ():
         expect(same(new["r"][j], state["r"][j]), f"layer {j} came back from nobody and must keep its value")
     _check_steps(report, now)
     return new, report

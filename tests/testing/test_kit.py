@@ -22,7 +22,6 @@ OPTIONS = {
     ("dataset", "strokes6"): {"classes": 2, "train_per_class": 1, "test_per_class": 1},
     ("backbone", "timm"): {"name": "vit_tiny_patch16_224", "pretrained": False},
     ("executor", "slurm"): {"cluster": "local"},  # processes of this machine, where there is no Slurm
-    ("method", "splitlora"): {"server_lr": 0},  # or layers change that no client has sent
 }
 
 
