@@ -36,13 +36,17 @@ def verdicts(board, method: str) -> dict[str, str]:
 def test_what_is_said_of_the_real_transformer_so_far():
     (board,) = boards("real_tuned").values()
     done = {row.label: row for row in board.rows if len(row.runs) == 6 and not row.output}
-    assert done.keys() == {"fedra", "inclusivefl", "depthfl", "allsmall", "head_only", "exit_probe", "majority"}
-    said("docs/findings.md", "Seven of sixteen methods have run")
+    run = {"fedra", "inclusivefl", "depthfl", "alllarge", "allsmall", "head_only", "exit_probe", "majority"}
+    assert done.keys() == run
+    said("docs/findings.md", "Eight of sixteen methods have run")
+    said("README.md", "eight of its sixteen methods have run")
     said("README.md", "DepthFL is best there, by the mean of its exits; FedRA still beats InclusiveFL")
     assert {*verdicts(board, "depthfl").values()} == {"better"}
     means = {row.label: 100 * row.average.mean for row in board.rows if row.average}
     said("docs/findings.md", "the last of them alone is 12.9 points lower")
     assert round(means["depthfl"] - means["depthfl/last"], 1) == 12.9
+    said("docs/findings.md", "AllLarge, whose clients all hold the whole model, is 8.2 points above DepthFL")
+    assert round(means["alllarge"] - means["depthfl"], 1) == 8.2
     of_fedra = verdicts(board, "fedra")
     assert (of_fedra["head_only"], of_fedra["inclusivefl"], of_fedra["exit_probe"]) == ("inconclusive", *["better"] * 2)
     said("docs/findings.md", "InclusiveFL is below AllSmall, too, which trains and uses three layers")
