@@ -109,7 +109,7 @@ class Plane(NamedTuple):
 
 
 ALL_METHODS = Plane("field_tuned", (1e6, "MB"), (20, 50, 100, 200), (20, 380), (0, 100), 12, 5)
-REAL = Plane("real_tuned", (1e9, "GB"), (0.5, 1, 2), (0.4, 3.2), (0, 60), 100, 6)
+REAL = Plane("real_tuned", (1e9, "GB"), (0.2, 0.5, 1, 2), (0.2, 3.2), (0, 60), 100, 6)
 
 
 def _pareto(ax: Axes, plane: Plane, backbone: str, legend: str | None) -> None:
