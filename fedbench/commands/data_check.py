@@ -19,7 +19,7 @@ from fedbench.data.checked import DataFinding, findings, loaded
 from fedbench.data.decode import check_options, unreadable_message
 from fedbench.data.lists import read_list
 from fedbench.data.near_duplicates import difference_hashes, near_duplicates
-from fedbench.data.sources import DataPart, DataSource, prepared, root_of
+from fedbench.data.sources import LOCATIONS, DataPart, DataSource, prepared, root_of
 from fedbench.errors import UserError
 from fedbench.registry.catalogue import REQUIRED, Component
 from fedbench.registry.registry import Registry
@@ -27,7 +27,6 @@ from fedbench.suite import reference
 from fedbench.types import Dataset, Images, Splits
 
 BUILT_IN = "needs nothing"
-LOCATIONS = ("root", "hub", "path")  # options that say where data of one's own are
 
 
 @dataclass(frozen=True)

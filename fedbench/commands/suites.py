@@ -44,7 +44,7 @@ def list_(form: str) -> None:
     fedbench suites list
     fedbench suites list --format csv
     """
-    from fedbench.commands.data_check import LOCATIONS
+    from fedbench.data.sources import LOCATIONS
     from fedbench.report.views import lists
 
     catalogue, known = Registry().catalogue, listed()

@@ -19,6 +19,7 @@ from fedbench.errors import DataMissing, UserError
 from fedbench.words import quoted, shortened
 
 READY, PACKED, INCOMPLETE, MISSING = "ready", "archive only", "incomplete", "missing"
+LOCATIONS = ("root", "hub", "path")  # options that say where data of one's own are
 PARTS_TOLD = 6  # of those that are missing
 
 

@@ -215,8 +215,8 @@ def _constant(
 
 
 def head_bytes(shape: Shape, holding: Holding, objective: Objective, tokens: int) -> int:
-    """Bytes that the loss of so many next tokens takes beyond what it saves: of one chunk of them (`heads.chunks`), and
-    of what an exit's gradient holds. 0 of a classifier, whose logits are saved activations."""
+    """Bytes that the loss of so many next tokens takes beyond what it saves: of one chunk (`tokens.chunks`), and of
+    what an exit's gradient holds. 0 of a classifier, whose logits are saved activations."""
     model, D = shape.model, shape.model.num_features
     if not model.predicts_tokens:
         return 0
