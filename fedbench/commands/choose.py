@@ -73,21 +73,12 @@ def choose(
 
     Exit code: 0, or 1 if a plugin fails, which a note names.
     """
-    from fedbench.report.views.choice import accuracies, choice
-    from fedbench.results import examine
+    from fedbench.report.views.choice import choice
 
     there = clients_by_device(given.split(","))
     registry = Registry(plugins, timeout=timeout)
-    scored: Accuracies | None = None
-    notes: list[str] = []
-    wrong: Sequence[str] = ()
-    if results is not None:
-        loaded = examine([results]).read(("eval", "sizes"))
-        wrong, scored = loaded.wrong, accuracies(loaded.results, scenario, variant)
-        others = [name for name in scored.backbones if name != backbone]
-        notes += [f"{results}: accuracies are those of {', '.join(others)}, not of {backbone}"] if others else []
-        if unsized := [method for method, sizes in scored.scores.items() if set(sizes) == {None}]:
-            notes.append(f"not scored at sizes, which takes `evaluation: {{sizes: true}}`: {', '.join(unsized)}")
+    scored: Accuracies | None
+    scored, notes, wrong = (None, [], ()) if results is None else _scored(results, scenario, variant, backbone)
     if seconds is not None:
         sets = (*sets, f"fit={{memory: true, seconds: {seconds:.17g}}}")
     suite = of_backbone(backbone, methods, list(there), registry, {"sets": sets})
@@ -98,8 +89,25 @@ def choose(
         backbone, fits, registry.catalogue.roles, scored, (answer.ruled, answer.how), [*notes, *answer.missing], there
     )
     put(cells if form in ("csv", "json") else matrix, form)
+    lost = warn_of_lost(registry)
     tell_left_out(wrong)
-    sys.exit(1 if warn_of_lost(registry) or answer.failed else 0)
+    sys.exit(1 if lost or answer.failed else 0)
+
+
+def _scored(
+    results: str, scenario: str | None, variant: str | None, backbone: str
+) -> tuple[Accuracies, list[str], Sequence[str]]:
+    """The accuracies in a folder of results, notes on them, and which results have a checksum mismatch."""
+    from fedbench.report.views.choice import accuracies
+    from fedbench.results import examine
+
+    loaded = examine([results]).read(("eval", "sizes"))
+    scored = accuracies(loaded.results, scenario, variant)
+    others = [name for name in scored.backbones if name != backbone]
+    notes = [f"{results}: accuracies are those of {', '.join(others)}, not of {backbone}"] if others else []
+    if unsized := [method for method, sizes in scored.scores.items() if set(sizes) == {None}]:
+        notes.append(f"not scored at sizes, which takes `evaluation: {{sizes: true}}`: {', '.join(unsized)}")
+    return scored, notes, loaded.wrong
 
 
 def clients_by_device(given: Sequence[str]) -> dict[str, int]:
