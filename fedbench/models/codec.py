@@ -15,6 +15,7 @@ from fedbench.errors import NotApplicable
 
 Draw = Callable[[str], Generator]  # the generator of a tensor's draws, by its place
 Numbers = tuple[int, int]  # how many numbers of a tensor are sent, and the bytes of each
+Expected = tuple[tuple[int, ...], torch.dtype]  # the shape and the type of a tensor
 INDEX_BYTES = 4  # of a number's position
 SCALE_BYTES = 4  # of a tensor's scale
 LARGEST = 127  # of a signed byte, the same on both sides of 0
@@ -77,10 +78,10 @@ class Int8:
         """See `Codec`: of a tensor at a place its bytes and, behind `SCALE`, its scale."""
         found = {}
         for place, x in message.items():
-            steps, scale = self._steps(x, draw(place))
-            found[place] = steps.char()
             if x.numel():
-                found[SCALE + place] = scale.float()
+                found[place], found[SCALE + place] = self._steps(x, draw(place))
+            else:
+                found[place] = x.char()
         return found
 
     def opened(self, crossed: Mapping[str, Tensor], like: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -88,32 +89,26 @@ class Int8:
         due: dict[str, Expected] = {place: (x.shape, torch.int8) for place, x in like.items()}
         due |= {SCALE + place: (torch.Size(), torch.float32) for place, x in like.items() if x.numel()}
         _check(crossed, due)
-        zero = torch.zeros((), dtype=torch.float64)
         return {
-            place: (crossed[place].double() * crossed.get(SCALE + place, zero).double()).to(x.dtype)
+            place: (crossed[place].double() * crossed[SCALE + place].double()).to(x.dtype) if x.numel() else x
             for place, x in like.items()
         }
 
     def decoded(self, message: Mapping[str, Tensor], draw: Draw) -> dict[str, Tensor]:
         """See `Codec`."""
-        found = {}
-        for place, x in message.items():
-            steps, scale = self._steps(x, draw(place))
-            found[place] = (steps * scale).to(x.dtype)
-        return found
+        return self.opened(self.encoded(message, draw), message)
 
     def nbytes(self, sizes: Iterable[Numbers]) -> int:
         """See `Codec`."""
         return sum(n + SCALE_BYTES for n, _ in sizes if n)
 
     def _steps(self, x: Tensor, draw: Generator) -> tuple[Tensor, Tensor]:
-        """(whole numbers from -127 to 127, their scale), in float64; the scale is one of float32."""
-        scale = x.abs().max().double() / LARGEST if x.numel() else x.new_zeros((), dtype=torch.float64)
-        scale = scale.float().double()
+        """(whole numbers from -127 to 127 as int8, their scale in float32)."""
+        scale = (x.abs().max().double() / LARGEST).float()
         if scale == 0:
-            return x.new_zeros(x.shape, dtype=torch.float64), scale
+            return torch.zeros_like(x, dtype=torch.int8), scale
         u = torch.rand(x.shape, generator=draw, dtype=torch.float64).to(x.device)  # the same on any device
-        return (x.double() / scale + u).floor().clamp(-LARGEST, LARGEST), scale
+        return (x.double() / scale.double() + u).floor().clamp(-LARGEST, LARGEST).char(), scale
 
 
 @dataclass(frozen=True)
@@ -151,10 +146,11 @@ class TopK:
             return {place: torch.zeros_like(x, device="cpu") for place, x in like.items()}
         k, bits = self.kept(n), math.ceil(n / 8)
         arrived = torch.cat([torch.zeros(x.shape, dtype=x.dtype).flatten() for x in like.values()])
-        at = ((k,), torch.int32) if INDEX_BYTES * k < bits else ((bits,), torch.uint8)
-        _check(crossed, {NUMBERS: ((k,), arrived.dtype), POSITIONS: at})
+        as_numbers = INDEX_BYTES * k < bits
+        due: Expected = ((k,), torch.int32) if as_numbers else ((bits,), torch.uint8)
+        _check(crossed, {NUMBERS: ((k,), arrived.dtype), POSITIONS: due})
         positions = crossed[POSITIONS].long()
-        if at[1] == torch.uint8:
+        if not as_numbers:
             positions = torch.from_numpy(np.unpackbits(crossed[POSITIONS].numpy(), count=n)).nonzero().flatten()
         if len(positions) != k or not ((positions >= 0) & (positions < n)).all():
             raise ValueError("it names positions that no number has")
@@ -162,7 +158,7 @@ class TopK:
         return _split(arrived, like)
 
     def decoded(self, message: Mapping[str, Tensor], draw: Draw) -> dict[str, Tensor]:
-        """See `Codec`."""
+        """See `Codec`; without positions that cross, on the device where the message is."""
         flat, largest = self._largest(message)
         arrived = torch.zeros_like(flat)
         arrived[largest] = flat[largest]
@@ -184,9 +180,6 @@ class TopK:
             return 0
         k = self.kept(n)
         return k * max(each for _, each in given) + min(INDEX_BYTES * k, math.ceil(n / 8))
-
-
-Expected = tuple[tuple[int, ...], torch.dtype]  # the shape and the type of a tensor
 
 
 def _check(crossed: Mapping[str, Tensor], due: Mapping[str, Expected]) -> None:
