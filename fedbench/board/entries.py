@@ -265,7 +265,7 @@ class Home:
 
 def with_row(text: str, board: str, **facts: Any) -> str:
     """The text of an entry with these facts in its row on a board; all else, comments and style too, stays."""
-    yaml, out = YAML(), StringIO()
+    yaml, out = YAML(typ="rt"), StringIO()  # which constructs plain values alone, and keeps how they are written
     yaml.preserve_quotes, yaml.width = True, 2**20
     whole = yaml.load(text)
     whole[BOARDS] = whole[BOARDS] or CommentedMap()
