@@ -19,8 +19,7 @@ from fedbench.report.grouping import (
     settings,
     unknown,
 )
-from fedbench.report.layout import ABSENCES, notes
-from fedbench.report.run_scores import AT, MeanScore, RunScores, check_direction, metrics, run, score
+from fedbench.report.run_scores import ABSENCES, AT, MeanScore, RunScores, check_direction, metrics, notes, run, score
 from fedbench.report.significance import groups_of, margin_of
 from fedbench.report.statistics.pairs import Draws, Pair, by_draw, paired, turned, verdicts
 from fedbench.results import Result

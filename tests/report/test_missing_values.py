@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from fedbench.report.layout import ABSENCES, _seeds_of_the_suite
+from fedbench.report.run_scores import ABSENCES, _seeds_of_the_suite
 from fedbench.results.columns import DAMAGED, PENDING, STATUSES
 
 

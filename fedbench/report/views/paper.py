@@ -8,9 +8,9 @@ from typing import Any
 import pandas
 
 from fedbench.report.frames import DASH, PLACE, Format, frame, number, page, with_attrs
-from fedbench.report.layout import ABSENCES
 from fedbench.report.leaderboards import Row, cell
 from fedbench.report.paper import AVERAGE, Comparison, Paper, order, percent
+from fedbench.report.run_scores import ABSENCES
 from fedbench.report.views.leaderboard import subtitle
 from fedbench.words import counted
 

@@ -10,7 +10,8 @@ import pandas
 
 from fedbench.report.budget import MEANING
 from fedbench.report.frames import DASH, FORMATS, Format, cells, frame, is_blank, number, page, probability, with_attrs
-from fedbench.report.layout import ABSENCES, unit_of
+from fedbench.report.layout import unit_of
+from fedbench.report.run_scores import ABSENCES
 from fedbench.report.significance import CONDITIONS, legend_of_groups, too_few
 from fedbench.report.standings import BY, PLACES, RANK, Standing, dependence, how_grouped, unconcluded
 from fedbench.report.views.leaderboard import MEANINGS, about, replicates, unranked
