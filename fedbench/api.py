@@ -11,7 +11,7 @@ from inspect import signature
 from pathlib import Path
 from typing import Any
 
-from fedbench.commands.output import require_current_folder, require_system, tidy_streams
+from fedbench.commands.terminal import require_current_folder, require_system, tidy_streams
 from fedbench.disk import at_home
 from fedbench.errors import UserError
 from fedbench.report.results import Views

@@ -12,7 +12,7 @@ import click
 
 from fedbench import __version__
 from fedbench.commands import COMMANDS, GONE, MODULES
-from fedbench.commands.output import require_current_folder, require_system, tidy_streams
+from fedbench.commands.terminal import require_current_folder, require_system, tidy_streams
 from fedbench.errors import Interrupted, UserError
 from fedbench.words import meant, visible
 

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from fedbench.errors import CannotWrite, UserError
 
-if sys.platform != "win32":  # where `fedbench.commands.output.require_system` ends every command
+if sys.platform != "win32":  # where `fedbench.commands.terminal.require_system` ends every command
     import fcntl
 from fedbench.words import composed, mebibytes
 

@@ -120,6 +120,11 @@ def test_commands_import_what_they_need_alone(finished):
     ]
 
 
+def test_the_command_line_begins_without_results_and_tables():
+    asked = "import sys, fedbench.cli; print({'rich.console', 'fedbench.results'} & set(sys.modules))"
+    assert subprocess.check_output([sys.executable, "-c", asked], text=True) == "set()\n"
+
+
 def test_what_a_terminal_cannot_print_ends_no_command(finished):
     """A folder whose name is no text, and a terminal that knows neither lines nor Greek letters."""
     odd = os.fsencode(finished) + b"/\xff"

@@ -72,10 +72,7 @@ def results_of(given: str, folder: str) -> str:
 
 def _suite_named(given: str) -> str | None:
     """What a suite calls itself, by its file or shipped name; None for anything else."""
-    from fedbench.suite.yaml import (
-        Problems,  # with ruamel.yaml, which takes a while
-        read,
-    )
+    from fedbench.suite.yaml import Problems, read  # with ruamel.yaml, which takes a while
 
     shipped = given.removeprefix("./").removeprefix("suites/").removesuffix(ENDING)
     file = given if given.endswith(ENDING) and os.path.isfile(given) else names().get(shipped)
@@ -123,10 +120,7 @@ def of_suite(key: str) -> Callable[[click.Context, click.Parameter, str], list[s
     """
 
     def complete(context: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-        from fedbench.suite.yaml import (
-            Problems,  # with ruamel.yaml, which takes a while
-            read,
-        )
+        from fedbench.suite.yaml import Problems, read  # with ruamel.yaml, which takes a while
 
         # Behind an option whose value is being typed, click holds the arguments among what is left to parse.
         given = context.params.get("suite") or next(iter(context.args), "")

@@ -21,7 +21,8 @@ from fedbench.commands.choices import (
     results_of,
     takes,
 )
-from fedbench.commands.output import put, say, tell_left_out
+from fedbench.commands.output import put, tell_left_out
+from fedbench.commands.terminal import say
 from fedbench.errors import UserError
 from fedbench.report.grouping import select
 from fedbench.results import Loaded, Result, examine, load

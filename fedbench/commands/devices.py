@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fedbench.commands.choices import FORM, TIMEOUT, SuiteFile, cells
-from fedbench.commands.output import put, say, warn_of_lost
+from fedbench.commands.output import put, warn_of_lost
+from fedbench.commands.terminal import say
 from fedbench.devices.assignment import server_of
 from fedbench.devices.feasibility import Outlook
 from fedbench.devices.table import SERVER, SHIPPED, device_of

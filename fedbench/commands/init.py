@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from fedbench.commands.choices import FilePath
-from fedbench.commands.output import say
+from fedbench.commands.terminal import say
 from fedbench.data.tables import FORMATS
 from fedbench.errors import UserError
 from fedbench.scaffold import filled, kinds, put, shipped_schema, study, suite_name, with_schema

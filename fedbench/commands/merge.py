@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from fedbench.commands.choices import PLUGINS, FilePath, output
-from fedbench.commands.output import say
+from fedbench.commands.terminal import say
 from fedbench.results.lock import suite_lock
 from fedbench.results.merge import merge as join
 from fedbench.results.merge import suite_folders

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from fedbench.commands.choices import DEVICE, FORM, JOBS, RESULTS, SUITE, TIMEOUT, cells, gone, workers
-from fedbench.commands.output import say
+from fedbench.commands.terminal import say
 from fedbench.errors import UserError
 from fedbench.registry.facts import CachedFacts
 from fedbench.registry.registry import Registry

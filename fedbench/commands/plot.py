@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fedbench.commands.choices import METRIC, PATHS, PLUGINS, SELECTION, gone, output, takes
-from fedbench.commands.output import say, tell_left_out
+from fedbench.commands.output import tell_left_out
+from fedbench.commands.terminal import say
 from fedbench.errors import UserError
 from fedbench.registry.registry import Registry
 from fedbench.results import Result, examine

@@ -9,7 +9,8 @@ from typing import Any
 import click
 
 from fedbench.commands.choices import BASELINE, METRIC, PATHS, PLUGINS, SELECTION, Amount, output, takes
-from fedbench.commands.output import say, tell_left_out
+from fedbench.commands.output import tell_left_out
+from fedbench.commands.terminal import say
 from fedbench.disk import write_atomically
 from fedbench.errors import UserError
 

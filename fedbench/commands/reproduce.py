@@ -13,7 +13,8 @@ import click
 
 from fedbench import machine
 from fedbench.commands.choices import DEVICE, FORM, JOBS, PLUGINS, SELECTION, Amount, FilePath, takes, workers
-from fedbench.commands.output import Screen, Spinner, put, say
+from fedbench.commands.output import Screen, Spinner, put
+from fedbench.commands.terminal import say
 from fedbench.commands.watch import Watch
 from fedbench.data.sources import relative_root
 from fedbench.disk import hash_of_bytes

@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 
 from fedbench.commands.choices import FORM, FilePath
-from fedbench.commands.output import put, say
+from fedbench.commands.output import put
+from fedbench.commands.terminal import say
 from fedbench.registry.registry import Registry
 from fedbench.scaffold import copied, suite_name
 from fedbench.scaffold import put as put_file

@@ -10,7 +10,7 @@ import pytest
 from command import MAIN, environment, fedbench
 
 import fedbench as package
-from fedbench.commands.output import say, tidy_streams
+from fedbench.commands.terminal import say, tidy_streams
 from fedbench.errors import UserError
 
 CLOSED = "import os, sys; os.close({fd}); os.execv(sys.executable, {words!r})"
